@@ -1,0 +1,1 @@
+"""Measuring schedules: metrics, intervals, comparisons and the HTML report."""

@@ -1,0 +1,317 @@
+"""Policies x loads x windows: the plan, its replays, and one row a cell (policy at a load) of results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_sched.errors import InputError
+from attn_sched.evaluation.fairness import Floats
+from attn_sched.evaluation.gantt import Gantt, draw_range, gantt_of
+from attn_sched.evaluation.metrics import RATIOS, STARVED_AFTER_S, Value, evaluate
+from attn_sched.evaluation.outcomes import counted_outcomes
+from attn_sched.evaluation.registry import METRICS, Metric
+from attn_sched.evaluation.setup import WorkloadSpec, check_load, check_warmup, cut
+from attn_sched.evaluation.statistics import (
+    Estimate,
+    batch_means,
+    block_sums,
+    bootstrap_mean,
+    paired_batch_difference,
+    paired_difference,
+)
+
+if TYPE_CHECKING:
+    from attn_sched.cluster import Cluster
+    from attn_sched.simulator.options import SimOptions
+    from attn_sched.simulator.schedule import Schedule
+    from attn_sched.workload import Workload
+
+WINDOW_JOBS = 256
+GANTT_POLICIES = 4
+
+# Waits (s) at which the distribution is kept: 0, then 24 steps a decade from 0.1 s to three years.
+WAIT_GRID_S: Floats = np.concatenate([[0.0], np.logspace(-1, 8, 9 * 24 + 1)])
+
+Bounds = tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """What to replay. Validated when made; windows are laid out once the number of kept jobs is known."""
+
+    policies: tuple[str, ...]
+    loads: tuple[float | None, ...] = (None,)  # None: as recorded
+    windows: int | None = None  # None: the whole trace from an empty cluster
+    window_jobs: int = WINDOW_JOBS
+    warmup: int | None = None  # jobs before a window; None: as many as the window counts
+    reference: str | None = None  # policy that differences are taken to; None: the first
+    starved_after_s: float = STARVED_AFTER_S
+    workload: WorkloadSpec = field(default_factory=WorkloadSpec)
+
+    def __post_init__(self) -> None:
+        if not self.policies:
+            raise InputError("names no policy", field="policies", expected="P1,P2,...")
+        for name, values in (("policies", self.policies), ("loads", self.loads)):
+            if len(set(values)) < len(values):
+                raise InputError("names something twice", field=name, expected="each once")
+        if self.reference is not None and self.reference not in self.policies:
+            raise InputError(
+                f"{self.reference!r} is not compared", field="reference", expected=f"one of {', '.join(self.policies)}"
+            )
+        for load in self.loads:
+            if load is not None:
+                check_load(load, "loads")
+        if self.windows is not None and self.windows < 1:
+            raise InputError(f"{self.windows} is too few", field="windows", expected="a whole number of at least 1")
+        if self.window_jobs < 1:
+            raise InputError(
+                f"{self.window_jobs} is too few", field="window-jobs", expected="a whole number of at least 1"
+            )
+        if self.windows is None and self.warmup is not None:
+            raise InputError("warms up windows, and there are none", field="warmup", expected="--windows N with it")
+        check_warmup(self.warmup)
+
+    @property
+    def reference_policy(self) -> str:
+        return self.reference or self.policies[0]
+
+    def bounds(self, jobs: int) -> list[Bounds]:
+        """The windows over ``jobs`` kept jobs: evenly spread, apart and with room to warm up where the trace allows."""
+        if self.windows is None:
+            return [None]
+        size = self.window_jobs
+        last = jobs - size
+        if last < 0:
+            raise InputError(
+                f"windows of {size} jobs do not fit a workload of {jobs:,}",
+                field="window-jobs",
+                expected=f"at most {jobs:,}",
+            )
+        warmup = size if self.warmup is None else self.warmup
+        # The first window leaves room for its warm-up unless that would push the windows into one another.
+        first = min(warmup, max(0, last - size * (self.windows - 1)))
+        starts = np.linspace(first, last, self.windows) if self.windows > 1 else np.array([(first + last) / 2])
+        return [(int(start), int(start) + size) for start in np.floor(starts).astype(int)]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowResult:
+    """One replay, reduced to what tables and charts need."""
+
+    bounds: Bounds
+    values: dict[str, Value]
+    waits: NDArray[np.int64]  # i8[len(WAIT_GRID_S)]: counted jobs that waited at most so long
+    blocks: dict[str, tuple[Floats, Floats]]  # block sums of every ratio metric; empty for windows
+    gantt: Gantt | None
+    info: dict[str, object]  # of the workload replayed
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A policy at a load: its windows and what they say together."""
+
+    policy: str
+    load: float | None
+    windows: tuple[WindowResult, ...]
+    seed: int
+
+    def series(self, key: str) -> list[Value]:
+        """A metric's value in each window."""
+        return [window.values[key] for window in self.windows]
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Every metric with its interval: over windows, or by batch means when the whole trace was replayed once."""
+        return {metric.key: self._estimate(metric) for metric in METRICS}
+
+    def _estimate(self, metric: Metric) -> Estimate:
+        if metric.key in self.windows[0].blocks:
+            interval = batch_means(*self.windows[0].blocks[metric.key], seed=self.seed)
+            value = self.windows[0].values[metric.key]
+            # The value itself to the last bit, not as added up from blocks.
+            return interval if value is None else replace(interval, value=float(value))
+        known = [value for value in self.series(metric.key) if value is not None]
+        if not known:
+            return Estimate(float("nan"))
+        if metric.pool == "sum":
+            return Estimate(float(sum(known)))
+        if metric.pool == "max":
+            return Estimate(float(max(known)))
+        return bootstrap_mean(known, seed=self.seed)
+
+    def difference(self, other: Cell, key: str) -> Estimate:
+        """This cell minus ``other`` in the windows (or blocks) they share, paired."""
+        mine, theirs = self.windows[0].blocks, other.windows[0].blocks
+        if key in mine and key in theirs:
+            return paired_batch_difference(mine[key], theirs[key], seed=self.seed)
+        return paired_difference(self.series(key), other.series(key), seed=self.seed)
+
+    @cached_property
+    def wait_cdf(self) -> Floats:
+        """Share of counted jobs that waited at most ``WAIT_GRID_S``, all windows together."""
+        counts = np.sum([window.waits for window in self.windows], axis=0).astype(np.float64)
+        jobs = sum(int(window.values["jobs"] or 0) for window in self.windows)
+        return counts / jobs if jobs else counts
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All cells of a finished plan, by load then policy."""
+
+    plan: ComparisonPlan
+    trace: str
+    cluster: Cluster
+    options: dict[str, object]
+    info: dict[str, object]  # of the kept workload: rows left out, estimates, users
+    kept_jobs: int
+    cells: tuple[Cell, ...]
+
+    def at_load(self, load: float | None) -> list[Cell]:
+        return [cell for cell in self.cells if cell.load == load]
+
+    def reference_at(self, load: float | None) -> Cell:
+        return next(cell for cell in self.at_load(load) if cell.policy == self.plan.reference_policy)
+
+    def best(self, load: float | None, metric: Metric) -> set[str]:
+        """Policies with the best value of a metric at a load; none when it has no direction or all are equal."""
+        if metric.better == "neither":
+            return set()
+        values = {cell.policy: cell.estimates[metric.key].value for cell in self.at_load(load)}
+        values = {policy: value for policy, value in values.items() if math.isfinite(value)}
+        if len(set(values.values())) < 2:
+            return set()
+        top = min(values.values()) if metric.better == "lower" else max(values.values())
+        return {policy for policy, value in values.items() if value == top}
+
+
+def reduce(
+    schedule: Schedule, bounds: Bounds, *, starved_after_s: float = STARVED_AFTER_S, draw: bool = False
+) -> WindowResult:
+    """Keep of a replay what tables and charts need: a few kilobytes, some more with ``draw`` for the Gantt chart."""
+    jobs = counted_outcomes(schedule)
+    blocks = {}
+    if bounds is None:
+        for name, terms in RATIOS.items():
+            top, bottom = terms(jobs)
+            blocks[name] = block_sums(top), block_sums(bottom)
+    return WindowResult(
+        bounds=bounds,
+        values=evaluate(schedule, starved_after_s=starved_after_s, jobs=jobs),
+        waits=np.searchsorted(np.sort(jobs.wait_s), WAIT_GRID_S, side="right"),
+        blocks=blocks,
+        gantt=gantt_of(schedule, *draw_range(schedule.workload)) if draw else None,
+        info=dict(schedule.workload.info),
+    )
+
+
+@dataclass(frozen=True)
+class _Task:
+    load: float | None
+    bounds: Bounds
+    policy: str
+    draw: bool
+
+
+@dataclass(eq=False)
+class _Runner:
+    """Replays tasks over one kept workload; remembers the last cut, since a window's policies follow one another."""
+
+    kept: Workload
+    cluster: Cluster
+    plan: ComparisonPlan
+    options: SimOptions
+    _cut: tuple[tuple[Bounds, float | None], Workload] | None = None
+
+    def run(self, task: _Task, progress: Callable[[float], None] | None = None) -> WindowResult:
+        from attn_sched.policies import simulate
+
+        key = (task.bounds, task.load)
+        if self._cut is None or self._cut[0] != key:
+            spec, warmup = self.plan.workload, self.plan.warmup
+            self._cut = key, cut(self.kept, self.cluster, spec, bounds=task.bounds, warmup=warmup, load=task.load)
+        workload = self._cut[1]
+        schedule = simulate(workload, self.cluster, task.policy, self.options, progress=progress)
+        return reduce(schedule, task.bounds, starved_after_s=self.plan.starved_after_s, draw=task.draw)
+
+
+_worker: _Runner | None = None
+
+
+def _start_worker(runner: _Runner) -> None:
+    global _worker  # one runner a process, so that the workload travels once and not with every task
+    _worker = runner
+
+
+def _work(task: _Task) -> WindowResult:
+    assert _worker is not None
+    return _worker.run(task)
+
+
+def compare(
+    kept: Workload,
+    cluster: Cluster,
+    plan: ComparisonPlan,
+    options: SimOptions,
+    *,
+    processes: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Comparison:
+    """Replay the plan over a kept workload (:func:`attn_sched.evaluation.setup.kept_workload`).
+
+    Args:
+        kept: jobs that the cluster can run, not yet cut or scaled.
+        processes: replays at a time, each in a process of its own; results do not depend on it.
+        progress: told the number of replays done, fractions included.
+
+    Raises:
+        InputError: windows that do not fit the workload; whatever a policy refuses.
+    """
+    bounds = plan.bounds(len(kept.submit_s))
+    drawn = set(plan.policies[:GANTT_POLICIES])
+    tasks = [
+        _Task(load, window, policy, load == plan.loads[0] and window == bounds[0] and policy in drawn)
+        for load in plan.loads
+        for window in bounds
+        for policy in plan.policies
+    ]
+    runner = _Runner(kept, cluster, plan, options)
+    results: dict[tuple[float | None, str], list[WindowResult]] = {}
+    for task, result in zip(tasks, _run_all(runner, tasks, processes, progress), strict=True):
+        results.setdefault((task.load, task.policy), []).append(result)
+    return Comparison(
+        plan=plan,
+        trace=kept.name,
+        cluster=cluster,
+        options=options.as_dict(),
+        info=dict(kept.info),
+        kept_jobs=len(kept.submit_s),
+        cells=tuple(
+            Cell(policy, load, tuple(results[load, policy]), plan.workload.seed)
+            for load in plan.loads
+            for policy in plan.policies
+        ),
+    )
+
+
+def _run_all(
+    runner: _Runner, tasks: Sequence[_Task], processes: int, progress: Callable[[float], None] | None
+) -> Iterator[WindowResult]:
+    tell = progress or (lambda done: None)
+    if processes <= 1 or len(tasks) == 1:
+        for done, task in enumerate(tasks):
+            yield runner.run(task, lambda part, done=done: tell(done + min(max(part, 0.0), 1.0)))  # type: ignore[misc]
+            tell(done + 1)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(min(processes, len(tasks)), initializer=_start_worker, initargs=(runner,)) as pool:
+        for done, result in enumerate(pool.map(_work, tasks)):
+            tell(done + 1)
+            yield result

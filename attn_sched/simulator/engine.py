@@ -1,0 +1,171 @@
+"""The engine as Python sees it: a batch of clusters that is asked, answered and read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_sched.cluster import Cluster
+from attn_sched.errors import InputError
+from attn_sched.simulator import layout as at
+from attn_sched.simulator.fitting import set_ideal, unplaceable
+from attn_sched.simulator.layout import F8, I4
+from attn_sched.simulator.state import World
+from attn_sched.simulator.loop import apply_all, ask_all, run
+from attn_sched.simulator.options import SimOptions
+from attn_sched.simulator.rule import EngineRule
+from attn_sched.simulator.schedule import Schedule
+from attn_sched.simulator.world import make_world
+from attn_sched.workload import Workload
+
+Progress = Callable[[float], None]
+CHUNK_EVENTS = 20_000  # events between two looks at the progress bar and at Ctrl-C
+WHOLE_RUN = 1 << 62
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a batch of B clusters waits for."""
+
+    phases: I4  # [B] layout.DONE_PHASE | JOB_PHASE (pick a window index, or K to hold) | UNIT_PHASE (pick a unit) | KEYS_PHASE | PLACE_PHASE
+    windows: I4  # [B, K] waiting jobs shown to a job agent, in arrival order; -1 pads
+
+    @property
+    def done(self) -> bool:
+        """Whether every cluster has nothing left to decide."""
+        return bool(np.all(self.phases == at.DONE_PHASE))
+
+
+class Engine:
+    """Many clusters of one shape under one rule, advanced together: ask, decide, apply.
+
+    ``ask`` runs every cluster to its next decision; ``apply`` gives one answer per cluster; ``schedule`` reads the result. A rule
+    without agents is never asked: the first ``ask`` runs it to its end.
+
+    Raises:
+        InputError: a workload cannot be replayed on the cluster, or the placement rule can never place one of its jobs.
+    """
+
+    def __init__(
+        self, cluster: Cluster, workloads: Sequence[Workload], rule: EngineRule, options: SimOptions | None = None, *, window: int = 32
+    ) -> None:
+        if window < 1:
+            raise InputError(f"{window} shows no job", field="window", expected="at least 1")
+        self.cluster = cluster
+        self.workloads = list(workloads)
+        self.rule = rule
+        self.options = options or SimOptions()
+        self.batch = make_world(cluster, self.workloads, rule, self.options, window=window)
+        for b, workload in enumerate(self.workloads):
+            w = self.view(b)
+            set_ideal(w)
+            job = unplaceable(w)
+            if job >= 0:
+                raise InputError(
+                    f"job {workload.job_id[job]} ({workload.num_gpus[job]} GPUs) can never be placed by this rule on {cluster.name}",
+                    file=workload.name,
+                    field="num_gpus",
+                    expected="a placement rule that splits gangs, such as topo-best-fit, or --oversized clip",
+                )
+        level = max(1, cluster.unit_level)
+        lo, hi = int(cluster.level_off[level]), int(cluster.level_off[level + 1])
+        self.units: I4 = np.arange(lo, hi, dtype=np.int32)  # vertices a GPU agent chooses among
+        if cluster.unit_level == 0:
+            self.units = np.repeat(np.arange(cluster.num_islands, dtype=np.int32), cluster.gpus[: cluster.num_islands])
+        self._phases: I4 = np.zeros(len(self.workloads), dtype=np.int32)
+        self._windows: I4 = np.full((len(self.workloads), window), -1, dtype=np.int32)
+        self.engine_s = 0.0
+
+    def view(self, b: int) -> World:
+        """The arrays of cluster ``b``, writable."""
+        return self.batch.world(b)
+
+    def ask(self) -> Ask:
+        """Run every cluster to its next decision."""
+        began = time.perf_counter()
+        ask_all(self.batch.address, self._phases, self._windows, WHOLE_RUN)
+        while np.any(self._phases == at.NEED_SPACE):
+            self.grow()
+            ask_all(self.batch.address, self._phases, self._windows, WHOLE_RUN)
+        self.engine_s += time.perf_counter() - began
+        return Ask(self._phases, self._windows)
+
+    def apply(self, actions: I4) -> None:
+        """Answer: i4[B] window indices (K to hold) or units; ignored where a cluster is done.
+
+        Raises:
+            InputError: an answer is not among the legal ones; earlier clusters of the batch have moved on.
+        """
+        began = time.perf_counter()
+        bad = apply_all(self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int32), self.units)
+        self.engine_s += time.perf_counter() - began
+        if bad >= 0:
+            kind = "job" if self._phases[bad] == at.JOB_PHASE else "unit"
+            raise InputError(f"{kind} action {actions[bad]} of cluster {bad} is not legal now", expected="an action its mask allows")
+
+    def run(self, b: int = 0, progress: Progress | None = None) -> int:
+        """Run one cluster until an answer is needed or nothing is left; reports the share of counted jobs that have ended."""
+        w = self.view(b)
+        total = max(1, int(w.si[at.COUNTED_LEFT]))
+        while True:
+            began = time.perf_counter()
+            phase = run(w, CHUNK_EVENTS)
+            self.engine_s += time.perf_counter() - began
+            if phase == at.NEED_SPACE:
+                self.grow()
+                w = self.view(b)
+            elif phase >= 0:
+                return int(phase)
+            if progress is not None:
+                progress(1.0 - int(w.si[at.COUNTED_LEFT]) / total)
+
+    def grow(self) -> None:
+        """Double the segment record."""
+        for name in ("sgi", "sgf"):
+            old = self.batch.arrays[name]
+            more = max(1024, old.shape[1], 8 * self.cluster.num_gpus)
+            self.batch.set(name, np.concatenate([old, np.zeros((old.shape[0], more, old.shape[2]), old.dtype)], axis=1))
+
+    def schedule(self, b: int = 0, policy: str = "", options: dict[str, object] | None = None) -> Schedule:
+        """The schedule of cluster ``b`` so far."""
+        w = self.view(b)
+        count = int(w.si[at.N_JOBS])
+        jf, ji = w.jf[:count], w.ji[:count]
+        now = float(w.sf[at.NOW])
+        status = ji[:, at.STATUS]
+        finished = (status == at.DONE) | (status == at.CANCELLED)
+        waiting = status == at.WAITING
+        running = status == at.RUNNING
+        segments = int(w.si[at.N_SEGMENTS])
+        return Schedule(
+            workload=self.workloads[b],
+            cluster=self.cluster,
+            policy=policy,
+            options=self.options.as_dict() if options is None else options,
+            start_s=jf[:, at.START].copy(),
+            finish_s=np.where(finished & ~np.isnan(jf[:, at.START]), jf[:, at.FINISH], np.nan),
+            wait_s=jf[:, at.WAITED] + np.where(waiting, now - jf[:, at.QUEUED_AT], 0.0),
+            held_s=jf[:, at.HELD] + np.where(running, now - jf[:, at.RAN_AT], 0.0),
+            preemptions=ji[:, at.PREEMPTIONS].copy(),
+            restarts=ji[:, at.RESTARTS].copy(),
+            level=ji[:, at.CROSSED].copy(),
+            cancelled=status == at.CANCELLED,
+            useful_fraction=_useful(jf),
+            seg_job=w.sgi[:segments, 0].copy(),
+            seg_island=w.sgi[:segments, 1].copy(),
+            seg_count=w.sgi[:segments, 2].copy(),
+            seg_start=w.sgf[:segments, 0].copy(),
+            seg_end=w.sgf[:segments, 1].copy(),
+            decisions=int(w.si[at.DECISIONS]),
+            events=int(w.si[at.EVENTS]),
+            engine_s=self.engine_s,
+            fragmented_gpu_s=float(w.sf[at.FRAGMENTED]),
+        )
+
+
+def _useful(jf: F8) -> F8:
+    return jf[:, at.COMPUTE] / jf[:, at.BEST_ITER]
+

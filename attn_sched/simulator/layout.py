@@ -1,0 +1,99 @@
+"""How the engine's state lies in memory: a few arrays per cluster, with named columns.
+
+A job's fields stand side by side in one row, since what touches a job touches several of them. Which arrays there are, and how
+kernels reach them, is in ``state.py``.
+
+Units: seconds, bytes, bytes/s. Padding: jobs past a cluster's own workload have status ``ABSENT``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+F8 = npt.NDArray[np.float64]
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+
+# ---- ti[V, :]: the tree. Vertices stand islands first, level by level, root last; children of a vertex are contiguous.
+PARENT, CHILD_LO, CHILD_HI, LEVEL, NODE, UNIT = range(6)  # NODE, UNIT: the vertex's own ancestor at these levels, -1 above them
+TI_COLUMNS = 6
+# ---- tf[V, :]
+CAPACITY, LATENCY, GPU_CAPACITY, GPU_LATENCY = range(4)  # uplink of the vertex; uplink of each GPU (islands only)
+TF_COLUMNS = 4
+
+# ---- jf[J, :]: a job's floats
+SUBMIT, DURATION, ESTIMATE, KEY, DEADLINE = range(0, 5)  # KEY: smallest starts first; DEADLINE: end of its patience
+GRAD, COMPUTE, OVERLAP, BEST_ITER, CANCEL = range(5, 10)  # BEST_ITER: seconds per iteration ideally placed and alone
+START, FINISH, WAITED, QUEUED_AT, HELD = range(10, 15)  # START: first one; WAITED, HELD: closed intervals only
+LEFT, RATE, SYNCED, SHARE, ALPHA = range(15, 20)  # LEFT: ideal seconds of work left at time SYNCED, done at RATE <= 1
+ACTIVE_0, RAN_AT = range(20, 22)  # integral of active users at submission; when the running interval began
+INTRA = 22  # hierarchical all-reduce: seconds spent inside islands
+GAIN = 23  # communication reward of the last placement, in [-1, 0]
+JF_COLUMNS = 24
+
+# ---- ji[J, :]: a job's integers
+GPUS, USER, GROUP, TYPES, CLASS, FIT = range(0, 6)  # TYPES: bit mask of allowed GPU types
+STATUS, POS, RPOS, TPOS, PREV, NEXT = range(6, 12)  # places in the class heap, finish heap, timer heap; queue links
+ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED = range(12, 18)  # CROSSED: highest level crossed; PLACED: GPU type
+SKEWED, PRIORITY, ISLANDS, LIVE = range(18, 22)  # ISLANDS used now; LIVE: last seen by a preemptive pass
+JI_COLUMNS = 22
+
+# values of STATUS
+ABSENT, FUTURE, WAITING, RUNNING, DONE, CANCELLED = range(6)
+
+# ---- en[E, :]: one entry per (running job, vertex it touches); pooled, linked per job and per link
+E_JOB, E_VERTEX, E_COUNT, E_NEXT, E_LPREV, E_LNEXT, E_SEG = range(7)
+EN_COLUMNS = 7
+
+# ---- lk[V, :]: jobs that cross the uplink of a vertex
+L_JOBS, L_HEAD = range(2)
+
+# ---- cl[C, :]: queue classes: jobs that fit, and are held, alike
+C_BASE, C_FRESH, C_RIPE, C_FIT = range(4)  # segment of the heaps; sizes of the two heaps; index in fi
+# ---- fi[F, :], ff[F, :]: fit classes (GPU count, allowed types) and the cached best placement among what is free now
+F_GPUS, F_TYPES, F_VERSION, F_FITS, F_CROSSED = range(5)
+FI_COLUMNS = 5
+# ---- ff[F, :], pf[:]: what a placement meets on its way
+P_SHARE, P_ALPHA, P_GPU_SHARE, P_GPU_ALPHA, P_SPAN, P_MOST, P_CROSSED = range(7)  # SPAN: islands; MOST: GPUs in the fullest one
+P_COLUMNS = 7
+
+# ---- uf[U, :], ui[U, :]: users
+U_GPU_TIME, U_SYNCED, U_SLOWDOWNS = range(3)  # GPU-seconds used; sum of bounded slowdowns of finished jobs
+U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
+
+# ---- sf[:]: scalars
+(NOW, ACTIVE_INTEGRAL, FRAGMENTED, ALLOCATED, TIMER, SHADOW, SYSTEM_INTEGRAL, WAIT_SUM, WAIT_INTEGRAL, JAIN_SUM, JAIN_SQUARES,
+ GAIN_SUM) = range(12)
+SF_COLUMNS = 12
+# ---- si[:]
+(NEXT_ARRIVAL, N_FINISH, N_TIMERS, N_WAITING, Q_HEAD, Q_TAIL, E_FREE, PICKED, PHASE, COUNTED_LEFT, DECISIONS, EVENTS, VERSION,
+ NEXT_CHANGE, N_SEGMENTS, ACTIVE, N_RUNNING, N_LIVE, N_PICKS, PICK_JOB, PICK_TYPE, PICK_LEFT, HELD_NOW, STAMP, N_JOBS,
+ JAIN_USERS, N_CANCELS, N_TOUCHED, RUNNING_GPUS, ASKED, GUARD_NEXT) = range(31)
+SI_COLUMNS = 31
+
+# values of PHASE and of what the loop returns
+DONE_PHASE, JOB_PHASE, UNIT_PHASE, NEED_SPACE, KEYS_PHASE, PLACE_PHASE = range(6)
+
+# ---- cf[:]: options, floats
+THETA, PATIENCE, MAX_WAIT, RESTART_COST, CHECKPOINT, THRESHOLD_1, THRESHOLD_2, LEASE = range(8)
+CF_COLUMNS = 8
+# ---- ci[:]: options, integers
+(ORDER, QUEUEING, PLACEMENT, HOLD, COMM, CONTENTION, ALLREDUCE, GUARD, RECORD, NODE_LEVEL, UNIT_LEVEL, TOP_LEVEL, N_TYPES,
+ SINGLE_EVENTS, WINDOW, COST_BASE, PREEMPT, CLASSED) = range(18)
+CI_COLUMNS = 18
+
+# ORDER
+STATIC, HRRN, WFP3, UNICEP, USER_FAIR, FTF, CALLED, AGENT = range(8)
+# PREEMPT
+NO_PREEMPTION, SRTF, SRSF, TIRESIAS, THEMIS = range(5)
+# QUEUEING
+STRICT, SKIP, COMMIT, EASY = range(4)
+# PLACEMENT
+TOPO_BEST_FIT, BEST_FIT, FIRST_FIT, LOAD_BALANCE, RANDOM, SKEW, LEAST_WORKLOAD, LEAST_CONTENTION, PLACE_CALLED, PLACE_AGENT = range(10)
+# CONTENTION, ALLREDUCE
+NONE, EQUAL, MAXMIN = range(3)
+RING, HIERARCHICAL = range(2)
+
+MIN_ESTIMATE = 1.0  # rules and ratios use max(d, 1 s)
+SLOWDOWN_FLOOR = 10.0  # bounded slowdown divides by max(d, 10 s)

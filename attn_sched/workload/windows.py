@@ -1,0 +1,54 @@
+"""Parts of a workload: windows of consecutive jobs, and the split by time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attn_sched.errors import InputError
+from attn_sched.workload.workload import Workload, require_jobs
+
+# Shares of the time between the first and the last submission.
+SPLIT = {"train": (0.0, 0.60), "validation": (0.60, 0.75), "test": (0.75, 1.0)}
+
+
+def window(workload: Workload, first: int, last: int, warmup: int | None = None) -> Workload:
+    """Count the jobs ``first .. last-1`` only.
+
+    The ``warmup`` jobs before them run first, uncounted, so that the cluster is warm (default: as many as are counted,
+    or as many as there are); all later jobs keep arriving, uncounted too.
+
+    Raises:
+        InputError: the window is empty or reaches outside the workload.
+    """
+    jobs = len(workload)
+    if not 0 <= first < last <= jobs:
+        raise InputError(
+            f"{first}:{last} is no window of {jobs} jobs", field="window", expected=f"0 <= A < B <= {jobs}"
+        )
+    if warmup is not None and warmup < 0:
+        raise InputError(f"{warmup} jobs of warm-up", field="warmup", expected="0 or more")
+    before = min(first, last - first if warmup is None else warmup)
+    start = first - before
+    kept = workload.select(np.arange(start, jobs))
+    counted = np.zeros(jobs - start, bool)
+    counted[before : before + last - first] = True
+    return kept.replace(counted=counted, info={"window": {"first": first, "last": last, "warmup": before}})
+
+
+def split(workload: Workload, part: str) -> Workload:
+    """The jobs submitted in one part of the time: train (the first 60 %), validation (15 %) or test (the last 25 %).
+
+    Raises:
+        InputError: the part is unknown or holds no job.
+    """
+    if part not in SPLIT:
+        raise InputError(f"unknown part {part!r}", field="split", expected=f"one of {', '.join(SPLIT)}")
+    require_jobs(workload, "split")
+    low, high = SPLIT[part]
+    start, span = workload.submit_s[0], workload.submit_s[-1] - workload.submit_s[0]
+    # side="left" on both ends: a job on a border belongs to the later part, and none is lost or doubled.
+    lo = 0 if low == 0 else int(np.searchsorted(workload.submit_s, start + low * span, side="left"))
+    hi = len(workload) if high == 1 else int(np.searchsorted(workload.submit_s, start + high * span, side="left"))
+    if lo >= hi:
+        raise InputError(f"its {part} part holds no job", file=workload.name, field="split", expected="a longer trace")
+    return workload.select(np.arange(lo, hi)).replace(info={"split": part})

@@ -1,0 +1,1 @@
+"""Environments: thin faces of the engine for agents of other libraries."""

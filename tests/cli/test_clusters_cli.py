@@ -1,0 +1,84 @@
+"""``attn-sched clusters`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from attn_sched.cli import main
+from attn_sched.cluster import preset_names
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["clusters", *arguments])
+
+
+def test_list_names_every_preset_once() -> None:
+    result = run("list")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    for name in (*preset_names(), "count:N", "nodes:AxB"):
+        assert sum(line.split()[:1] == [name] for line in lines) == 1, name
+    assert any("2,490" in line and "gpu < node < rack" in line for line in lines)
+
+
+def test_list_as_json() -> None:
+    found = json.loads(run("list", "--json").stdout)
+    assert [row["name"] for row in found["presets"]] == list(preset_names())
+    assert {row["name"]: row["gpus"] for row in found["presets"]}["philly"] == 2490
+
+
+@pytest.mark.parametrize("name", [*preset_names(), "count:96", "nodes:12x8"])
+def test_show_every_cluster(name: str) -> None:
+    result = run("show", name)
+    assert result.exit_code == 0 and name in result.stdout and "bisection bandwidth" in result.stdout
+    found = json.loads(run("show", name, "--json").stdout)
+    assert found["name"] == name and found["levels"][0]["name"] == "gpu"
+
+
+def test_show_tells_the_links() -> None:
+    shown = run("show", "dgx64").stdout
+    for text in ("64 GPUs, 8 nodes", "placement unit: node", "130 GB/s", "11.5 GB/s", "23 GB/s", "7 us", "2:1"):
+        assert text in shown
+    found = json.loads(run("show", "dgx64", "--json").stdout)
+    rack = found["levels"][2]
+    assert rack["bandwidth_Bps"] == [23e9, 23e9] and rack["oversubscription"] == [2.0, 2.0]
+    assert found["bisection_Bps"] == 23e9
+    unlimited = json.loads(run("show", "count:8", "--json").stdout)
+    assert unlimited["bisection_Bps"] is None and unlimited["levels"][0]["bandwidth_Bps"] == [None, None]
+
+
+def test_show_tells_gpu_types(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "levels: [gpu, node]\ntree: [{node: 3, gpus: 4, gpu_type: A100}, {node: 1, gpus: 1, gpu_type: T4}]\n"
+    )
+    assert "12 GPUs of A100, 1 GPU of T4" in run("show", str(path)).stdout
+    assert json.loads(run("show", str(path), "--json").stdout)["gpu_types"] == {"A100": 12, "T4": 1}
+
+
+def test_show_draws(tmp_path: Path) -> None:
+    path = tmp_path / "tree.png"
+    result = run("show", "testbed32", "--png", str(path))
+    assert result.exit_code == 0 and str(path) in result.stdout.replace("\n", "")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("levels: [gpu, node]\ntree:\n  - node: 0\n    gpus: 4\n")
+    for arguments, part in (
+        (("show", "dgx46"), "dgx64"),
+        (("show", str(path)), f"{path}, row 3"),
+        (("show", str(tmp_path)), "is a directory"),
+        (("show", "dgx64", "--png", str(tmp_path / "none" / "x.png")), "folder does not exist"),
+        (("show", "dgx64", "--png", str(tmp_path)), "is a directory"),
+        (("show",), "NAME"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2, result.output
+        assert part in result.stderr and len(result.stderr.splitlines()) == 1 and result.stdout == ""
+    assert sorted(tmp_path.iterdir()) == [path]

@@ -1,0 +1,107 @@
+"""The preemptive scheduler of case E: at every arrival and completion the jobs that run are chosen anew."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from tests.reference.comm import Comm
+from tests.reference.job import Job
+from tests.reference.machine import Machine, Result
+from tests.reference.tree import Tree
+
+ORDERS = ("srtf", "srsf")
+
+
+class PreemptiveScheduler:
+    """One replay with suspension; a job that resumes does ``restart_cost`` seconds of work more."""
+
+    def __init__(
+        self,
+        cluster: Any,
+        workload: Any,
+        *,
+        order: str,
+        placement: str,
+        comm: Comm,
+        tree: Tree,
+        restart_cost: float,
+        seed: int,
+    ) -> None:
+        if order not in ORDERS:
+            raise ValueError(f"unknown preemptive order {order!r}")
+        self.m = Machine(cluster, workload, placement, comm, tree, seed)
+        self.order, self.restart_cost = order, restart_cost
+        self.live: list[Job] = []  # in the order of the last sort
+        self.left: dict[int, float] = {}  # work of the jobs not running, ideal seconds
+        self.estimate_left: dict[int, float] = {}
+
+    def run(self) -> Result:
+        """Let time run until nothing more can happen."""
+        m = self.m
+        while times := m.event_times():
+            m.now = min(times)
+            m.watch(m.now, times)
+            for j in sorted(j for j, run in m.running.items() if run.finish <= m.now):
+                m.complete(j)
+            while m.next_arrival < len(m.jobs) and m.jobs[m.next_arrival].submit <= m.now:
+                job = m.jobs[m.next_arrival]
+                m.arrive()
+                self.live.append(job)
+                self.left[job.index], self.estimate_left[job.index] = job.duration, job.estimate
+            m.cancel_due()
+            self.live = [job for job in self.live if job.index in m.waiting or job.index in m.running]
+            self.decide()
+        return m.result()
+
+    def key(self, job: Job) -> float:
+        """Remaining estimated work, times the GPUs for ``srsf``."""
+        run = self.m.running.get(job.index)
+        left = self.estimate_left[job.index] if run is None else run.estimate_left_at(self.m.now)
+        return max(0.0, left) * (1 if self.order == "srtf" else job.gpus)
+
+    def decide(self) -> None:
+        """Sort, choose greedily by GPU counts, suspend, then place the newly chosen in order."""
+        m = self.m
+        keys = {job.index: self.key(job) for job in self.live}
+        self.live.sort(key=lambda job: keys[job.index])
+        for a, b in pairwise(self.live):
+            m.calls.note(keys[a.index], keys[b.index])
+            runs = [m.running[j] for j in (a.index, b.index) if j in m.running]
+            if keys[a.index] == keys[b.index] and any(run.ever_slowed for run in runs):
+                m.calls.tie()
+        budget = [m.tree.count(m.tree.root, m.tree.size, k) for k in range(len(m.tree.gpu_types))]
+        chosen: list[tuple[Job, int]] = []
+        for job in self.live:
+            kinds = list(job.kinds)
+            if job.index in m.running:  # it stays where it is or stops
+                kinds = [m.tree.island_type[next(iter(m.running[job.index].placement))]]
+            kind = next((k for k in kinds if budget[k] >= job.gpus), None)
+            if kind is not None:
+                budget[kind] -= job.gpus
+                chosen.append((job, kind))
+        staying = {job.index for job, _ in chosen}
+        for j in sorted(set(m.running) - staying):
+            self.suspend(j)
+        for job, kind in chosen:
+            if job.index in m.waiting and kind in m.placer.feasible_kinds(job, m.free):
+                self.resume(job, kind)
+        m.refresh()
+
+    def suspend(self, j: int) -> None:
+        """Job ``j`` goes back to the queue with what it has done."""
+        m = self.m
+        run = m.stop(j)
+        self.left[j] = max(0.0, run.left - (m.now - run.since) / run.slowdown)
+        self.estimate_left[j] = run.estimate_left_at(m.now)
+        m.waiting[j] = run.job
+        m.queued_since[j] = m.now
+        m.preemptions[j] += 1
+
+    def resume(self, job: Job, kind: int) -> None:
+        """``job`` starts, or goes on after some more work to restart."""
+        m = self.m
+        extra = 0.0 if math.isnan(m.first_start[job.index]) else self.restart_cost
+        placement = m.placer.place_kind(job, kind, m.free, m.running, m.now)
+        m.start(job, placement, self.left[job.index] + extra, self.estimate_left[job.index] + extra)

@@ -1,0 +1,1 @@
+"""Experiments: entry points and search spaces."""
