@@ -23,7 +23,7 @@ def _fingerprint() -> str:
     for room in _KERNEL_ROOMS:
         for file in sorted((_ROOT / room).glob("*.py")):
             text = file.read_bytes()
-            if b"njit" in text or file.name == "layout.py":
+            if b"njit" in text or b"numba" in text or file.name == "layout.py":
                 digest.update(file.name.encode() + text)
     return digest.hexdigest()
 

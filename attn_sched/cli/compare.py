@@ -109,16 +109,19 @@ def parse_loads(text: str | None) -> tuple[float | None, ...]:
     return tuple(loads)
 
 
+# Columns of the table, most wanted first; as many are shown as the terminal has room for.
 TABLE_KEYS = (
     "jct_mean_s",
-    "wait_mean_s",
     "wait_p99_s",
-    "bounded_slowdown_mean",
     "jain_user",
-    "rho_over_1_share",
     "comm_overhead",
+    "wait_mean_s",
+    "bounded_slowdown_mean",
+    "rho_over_1_share",
     "allocated_utilisation",
 )
+COLUMN_WIDTH = 17
+LEAST_COLUMNS = 3
 
 
 def print_tables(comparison: Comparison) -> None:
@@ -140,12 +143,14 @@ def print_tables(comparison: Comparison) -> None:
     )
     for line in describe_info(comparison.info, MAIN_FACTS):
         console.print(escape(line), style="dim")
-    metrics = [BY_KEY[key] for key in TABLE_KEYS]
+    names = min(max(len(policy) for policy in plan.policies), 40)
+    room = max(LEAST_COLUMNS, (console.width - names) // COLUMN_WIDTH)
+    metrics = [BY_KEY[key] for key in TABLE_KEYS[:room]]
     for load in plan.loads:
         table = Table(title=describe_load(load), title_justify="left", show_edge=False, pad_edge=False)
         table.add_column("policy", overflow="fold")
         for metric in metrics:
-            table.add_column(metric.label, justify="right")
+            table.add_column(metric.label, justify="right", no_wrap=True)
         for cell in comparison.at_load(load):
             marks = [cell.policy in comparison.best(load, metric) for metric in metrics]
             columns = [
@@ -160,7 +165,7 @@ def print_tables(comparison: Comparison) -> None:
 def _with_interval(estimate: Estimate, metric: Metric, best: bool) -> str:
     from attn_sched.evaluation.formatting import format_range, format_value
 
-    text = format_value(estimate.value, metric.unit) + (" *" if best else "")
+    text = format_value(estimate.value, metric.unit, short=True) + (" *" if best else "")
     if estimate.low is None or estimate.high is None:
         return text
     return f"{text}\n{format_range(estimate.low, estimate.high, metric.unit, estimate.value)}"

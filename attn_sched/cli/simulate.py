@@ -16,6 +16,8 @@ from attn_sched.progress import progress_bar
 if TYPE_CHECKING:
     from attn_sched.simulator.schedule import Schedule
 
+EXPLAINED_WIDTH = 120  # columns of a terminal that has room for the definitions too
+
 
 @click.command()
 @click.argument("trace", metavar="TRACE")
@@ -78,7 +80,7 @@ def result_object(schedule: Schedule, values: dict[str, float | int | None]) -> 
 
 
 def print_table(schedule: Schedule, values: dict[str, float | int | None]) -> None:
-    """All metrics, one a line, with the facts of the replay above them."""
+    """All metrics, one a line, explained where there is room, with the facts of the replay above them."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -96,7 +98,10 @@ def print_table(schedule: Schedule, values: dict[str, float | int | None]) -> No
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("metric")
     table.add_column("value", justify="right")
-    table.add_column("meaning", style="dim")
+    explained = console.width >= EXPLAINED_WIDTH
+    if explained:
+        table.add_column("meaning", style="dim")
     for metric in METRICS:
-        table.add_row(metric.key, format_value(values[metric.key], metric.unit), escape(metric.definition))
+        meaning = [escape(metric.definition)] if explained else []
+        table.add_row(metric.key, format_value(values[metric.key], metric.unit), *meaning)
     console.print(table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,8 +108,7 @@ class _Builder:
                         line=line,
                         expected="a level between them and this vertex, such as 'board', with a group for each kind",
                     )
-        gpus = sum(b.gpus for b in bundles)
-        return _Forest(0, gpus, sum(b.uplinks for b in bundles), *(getattr(first, k) for k in _SHARED))
+        return replace(first, gpus=sum(b.gpus for b in bundles), uplinks=sum(b.uplinks for b in bundles))
 
     def _vertex(
         self, level: int, below: Sequence[_Forest], link: LinkSpec, line: int | None, *, through: bool = False
@@ -155,8 +154,6 @@ class _Builder:
     def _placed(self, one: _Forest, names: list[str]) -> _Forest:
         """A single unnamed vertex repeated once a name, its descendants' names put under it."""
         count, level = len(names), one.level
-        if count * one.vertices > MAX_VERTICES:
-            raise self.spec.error(f"more than {MAX_VERTICES:,} vertices", expected="a smaller count")
         # A stand-in does not show in the paths of what it holds.
         heads = [""] * count if one.through[level][0] else [f"{name}/" for name in names]
         below = tuple([head + name for head in heads for name in one.names[at]] for at in range(level))
@@ -240,9 +237,6 @@ class _Builder:
                 f"the name {spec.name!r} is also that of a vertex", expected="another name for the cluster"
             )
         return _flatten(spec, root, names, tuple(self.types) if not self.untyped else NO_GPU_TYPES)
-
-
-_SHARED = ("kids", "capacity", "latency", "through", "names", "gpu_capacity", "gpu_latency", "gpu_type")
 
 
 def _flatten(spec: ClusterSpec, root: _Forest, names: tuple[str, ...], types: tuple[str, ...]) -> Cluster:

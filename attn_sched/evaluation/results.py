@@ -40,7 +40,7 @@ def provenance(comparison: Comparison) -> dict[str, Any]:
 
 
 def rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """One dictionary a cell: ``KEY``, ``KEY_low``, ``KEY_high``; headline metrics also as ``KEY_diff`` (to the reference)."""
+    """One dictionary a cell: ``KEY``, ``KEY_low``, ``KEY_high``; of headline metrics ``KEY_diff`` to the reference."""
     table = []
     for cell in comparison.cells:
         reference = comparison.reference_at(cell.load)

@@ -60,7 +60,11 @@ def _completion(comparison: Comparison, load: float | None, cells: Sequence[Cell
     if not math.isfinite(base) or base <= 0:
         return [f"{text}."]
     gap = best.difference(reference, "jct_mean_s")
-    return [f"{text}, {100 * (1 - value / base):.0f} % less than under {reference.policy}{_certainty(gap)}."]
+    return [f"{text}, {_percent(1 - value / base)} less than under {reference.policy}{_certainty(gap)}."]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
 
 
 def _certainty(gap: Estimate) -> str:

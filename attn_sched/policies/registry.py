@@ -11,11 +11,11 @@ import numpy as np
 from attn_sched.errors import InputError
 from attn_sched.policies.views import PlacementView, QueueView
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.layout import F8, I4
+from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.rule import StaticKeys
 
 CalledKeys = Callable[[QueueView], F8]
-CalledPlacement = Callable[[PlacementView], I4]
+CalledPlacement = Callable[[PlacementView], I8]
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,13 @@ def _answer(engine: Engine, policy: Policy, phase: int) -> None:
 
 
 def _waiting(w: World) -> np.ndarray:
-    return np.flatnonzero(w.ji[: int(w.si[at.N_JOBS]), at.STATUS] == at.WAITING).astype(np.int32)
+    return np.flatnonzero(w.ji[: int(w.si[at.N_JOBS]), at.STATUS] == at.WAITING).astype(np.int64)
 
 
 def _queue_view(engine: Engine, w: World) -> QueueView:
     jobs = _waiting(w)
     now = float(w.sf[at.NOW])
-    slowdown = np.array([best_slowdown(w, job) for job in jobs])
+    slowdown = np.array([best_slowdown(w, int(job)) for job in jobs])
     users = w.uf[:, at.U_GPU_TIME] + w.ui[:, at.U_GPUS] * (now - w.uf[:, at.U_SYNCED])
     return QueueView(
         now_s=now,
@@ -121,7 +121,7 @@ def _queue_view(engine: Engine, w: World) -> QueueView:
         user=w.ji[jobs, at.USER],
         group=w.ji[jobs, at.GROUP],
         priority=w.ji[jobs, at.PRIORITY],
-        fits=np.isfinite(slowdown).astype(np.int32),
+        fits=np.isfinite(slowdown).astype(np.int64),
         best_slowdown=slowdown,
         user_gpu_s=users,
         free_gpus=int(w.free[:, -1].sum()),
@@ -155,4 +155,4 @@ def _place(engine: Engine, w: World, policy: Policy) -> None:
         raise InputError(f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}", field="policy", expected=f"whole numbers, one for each of {len(free)} nodes")
     if (counts < 0).any() or (counts > free).any() or counts.sum() != need:
         raise InputError(f"the placement {name!r} took {int(counts.sum())} GPUs for a gang of {need}, or some that are not free", field="policy", expected="free GPUs that add up to the gang")
-    apply_counts(w, counts.astype(np.int32))
+    apply_counts(w, counts.astype(np.int64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attn_sched.cluster import Cluster
-from attn_sched.simulator.layout import F8, I4
+from attn_sched.simulator.layout import F8, I8
 from attn_sched.workload import Workload
 
 
@@ -14,15 +14,15 @@ class QueueView:
     """The W waiting jobs at one event, in order of submission."""
 
     now_s: float
-    job: I4  # [W] position of each job in the workload
+    job: I8  # [W] position of each job in the workload
     submit_s: F8  # [W]
     wait_s: F8  # [W] since submission
     estimate_s: F8  # [W] estimated duration
-    num_gpus: I4  # [W]
-    user: I4  # [W] index in workload.user_names
-    group: I4  # [W] index in workload.group_names; -1 = unknown
-    priority: I4  # [W] higher is more urgent
-    fits: I4  # [W] 1 if the job fits now
+    num_gpus: I8  # [W]
+    user: I8  # [W] index in workload.user_names
+    group: I8  # [W] index in workload.group_names; -1 = unknown
+    priority: I8  # [W] higher is more urgent
+    fits: I8  # [W] 1 if the job fits now
     best_slowdown: F8  # [W] slowdown now under topo-best-fit; inf where the job does not fit
     user_gpu_s: F8  # [U] GPU-seconds each user has had
     free_gpus: int
@@ -37,8 +37,8 @@ class PlacementView:
     now_s: float
     job: int  # position in the workload
     num_gpus: int
-    free: I4  # [M] free GPUs of each node
-    size: I4  # [M] GPUs of each node
-    rack: I4  # [M] index of the vertex above the node's level
+    free: I8  # [M] free GPUs of each node
+    size: I8  # [M] GPUs of each node
+    rack: I8  # [M] index of the vertex above the node's level
     workload: Workload
     cluster: Cluster

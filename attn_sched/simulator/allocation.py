@@ -117,7 +117,7 @@ def start(w: World, job: int, gpu_type: int, size: int) -> None:
     jf[job, at.RAN_AT] = now
     jf[job, at.SYNCED] = now
     jf[job, at.FINISH] = now + jf[job, at.LEFT] / jf[job, at.RATE]
-    heap_push(w.fh, jf, ji, at.FINISH, at.RPOS, 0, w.si[at.N_FINISH], job)
+    heap_push(w.fh, jf, ji, at.FINISH, at.RPOS, at.FIRST, w.si[at.N_FINISH], job)
     w.si[at.N_FINISH] += 1
     if comm and ji[job, at.CROSSED] > 0:
         contention.after_start(w, job)
@@ -164,7 +164,7 @@ def stop(w: World, job: int) -> None:
     jf = w.jf
     ji = w.ji
     need = ji[job, at.GPUS]
-    heap_remove(w.fh, jf, ji, at.FINISH, at.RPOS, 0, w.si[at.N_FINISH], job)
+    heap_remove(w.fh, jf, ji, at.FINISH, at.RPOS, at.FIRST, w.si[at.N_FINISH], job)
     w.si[at.N_FINISH] -= 1
     jf[job, at.LEFT] = max(0.0, jf[job, at.LEFT] - (now - jf[job, at.SYNCED]) * jf[job, at.RATE])
     jf[job, at.SYNCED] = now

@@ -30,14 +30,14 @@ def set_share(w: World, job: int, share: float) -> None:
     w.jf[job, at.SYNCED] = now
     w.jf[job, at.RATE] = rate
     w.jf[job, at.FINISH] = now + w.jf[job, at.LEFT] / rate
-    heap_moved(w.fh, w.jf, w.ji, at.FINISH, at.RPOS, 0, w.si[at.N_FINISH], job)
+    heap_moved(w.fh, w.jf, w.ji, at.FINISH, at.RPOS, at.FIRST, w.si[at.N_FINISH], job)
 
 
 @njit
 def after_start(w: World, job: int) -> None:
     """Slow down the jobs that share a link with ``job``, which has just been linked in."""
     if w.ci[at.CONTENTION] == at.MAXMIN:
-        fill(w, -1, True)
+        fill(w, at.NOBODY, at.APPLY)
         return
     if w.ci[at.CONTENTION] == at.NONE:
         return
@@ -60,7 +60,7 @@ def after_start(w: World, job: int) -> None:
 def after_end(w: World, vertices: int) -> None:
     """Speed up the jobs on the links ``sv[:vertices, 1]``, from which a job has just been unlinked."""
     if w.ci[at.CONTENTION] == at.MAXMIN:
-        fill(w, -1, True)
+        fill(w, at.NOBODY, at.APPLY)
         return
     if w.ci[at.CONTENTION] == at.NONE:
         return
@@ -71,7 +71,7 @@ def after_end(w: World, vertices: int) -> None:
         while o >= 0:
             other = w.en[o, at.E_JOB]
             if w.jf[other, at.SHARE] == before:
-                set_share(w, other, running_share(w, other, -1))
+                set_share(w, other, running_share(w, other, at.NOBODY))
             o = w.en[o, at.E_LNEXT]
 
 
@@ -95,7 +95,7 @@ def _gpu_limit(w: World, job: int) -> float:
 
 
 @njit
-def fill(w: World, newcomer: int, apply: bool) -> float:
+def fill(w: World, newcomer: int, apply: int) -> float:
     """Progressive filling over all jobs that cross links; sets their shares if ``apply``.
 
     ``newcomer`` (or -1) is a waiting job whose path is in ``pf`` and whose touched vertices are in ``sv``; its share is returned.
@@ -164,7 +164,7 @@ def fill(w: World, newcomer: int, apply: bool) -> float:
             v = w.sv[k, 1]
             if w.sv[v, 0] < w.ji[newcomer, at.GPUS]:
                 share = min(share, w.tf[v, at.CAPACITY] - (w.vf[v] - w.sjf[running, 0]))
-    if apply:
+    if apply == at.APPLY:
         for i in range(running):
             set_share(w, w.sj[i], _seen(w, w.sj[i], w.sjf[i, 0]))
     return share

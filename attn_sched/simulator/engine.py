@@ -12,7 +12,7 @@ from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.fitting import set_ideal, unplaceable
-from attn_sched.simulator.layout import F8, I4
+from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.state import World
 from attn_sched.simulator.loop import apply_all, ask_all, run
 from attn_sched.simulator.options import SimOptions
@@ -30,8 +30,8 @@ WHOLE_RUN = 1 << 62
 class Ask:
     """What a batch of B clusters waits for."""
 
-    phases: I4  # [B] layout.DONE_PHASE | JOB_PHASE (pick a window index, or K to hold) | UNIT_PHASE (pick a unit) | KEYS_PHASE | PLACE_PHASE
-    windows: I4  # [B, K] waiting jobs shown to a job agent, in arrival order; -1 pads
+    phases: I8  # [B] layout.DONE_PHASE | JOB_PHASE (pick a window index, or K to hold) | UNIT_PHASE (pick a unit) | KEYS_PHASE | PLACE_PHASE
+    windows: I8  # [B, K] waiting jobs shown to a job agent, in arrival order; -1 pads
 
     @property
     def done(self) -> bool:
@@ -72,11 +72,11 @@ class Engine:
                 )
         level = max(1, cluster.unit_level)
         lo, hi = int(cluster.level_off[level]), int(cluster.level_off[level + 1])
-        self.units: I4 = np.arange(lo, hi, dtype=np.int32)  # vertices a GPU agent chooses among
+        self.units: I8 = np.arange(lo, hi, dtype=np.int64)  # vertices a GPU agent chooses among
         if cluster.unit_level == 0:
-            self.units = np.repeat(np.arange(cluster.num_islands, dtype=np.int32), cluster.gpus[: cluster.num_islands])
-        self._phases: I4 = np.zeros(len(self.workloads), dtype=np.int32)
-        self._windows: I4 = np.full((len(self.workloads), window), -1, dtype=np.int32)
+            self.units = np.repeat(np.arange(cluster.num_islands, dtype=np.int64), cluster.gpus[: cluster.num_islands])
+        self._phases: I8 = np.zeros(len(self.workloads), dtype=np.int64)
+        self._windows: I8 = np.full((len(self.workloads), window), -1, dtype=np.int64)
         self.engine_s = 0.0
 
     def view(self, b: int) -> World:
@@ -93,14 +93,14 @@ class Engine:
         self.engine_s += time.perf_counter() - began
         return Ask(self._phases, self._windows)
 
-    def apply(self, actions: I4) -> None:
-        """Answer: i4[B] window indices (K to hold) or units; ignored where a cluster is done.
+    def apply(self, actions: I8) -> None:
+        """Answer: i8[B] window indices (K to hold) or units; ignored where a cluster is done.
 
         Raises:
             InputError: an answer is not among the legal ones; earlier clusters of the batch have moved on.
         """
         began = time.perf_counter()
-        bad = apply_all(self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int32), self.units)
+        bad = apply_all(self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int64), self.units)
         self.engine_s += time.perf_counter() - began
         if bad >= 0:
             kind = "job" if self._phases[bad] == at.JOB_PHASE else "unit"
@@ -149,14 +149,14 @@ class Engine:
             finish_s=np.where(finished & ~np.isnan(jf[:, at.START]), jf[:, at.FINISH], np.nan),
             wait_s=jf[:, at.WAITED] + np.where(waiting, now - jf[:, at.QUEUED_AT], 0.0),
             held_s=jf[:, at.HELD] + np.where(running, now - jf[:, at.RAN_AT], 0.0),
-            preemptions=ji[:, at.PREEMPTIONS].copy(),
-            restarts=ji[:, at.RESTARTS].copy(),
-            level=ji[:, at.CROSSED].copy(),
+            preemptions=ji[:, at.PREEMPTIONS].astype(np.int32),
+            restarts=ji[:, at.RESTARTS].astype(np.int32),
+            level=ji[:, at.CROSSED].astype(np.int32),
             cancelled=status == at.CANCELLED,
             useful_fraction=_useful(jf),
-            seg_job=w.sgi[:segments, 0].copy(),
-            seg_island=w.sgi[:segments, 1].copy(),
-            seg_count=w.sgi[:segments, 2].copy(),
+            seg_job=w.sgi[:segments, 0].astype(np.int32),
+            seg_island=w.sgi[:segments, 1].astype(np.int32),
+            seg_count=w.sgi[:segments, 2].astype(np.int32),
             seg_start=w.sgf[:segments, 0].copy(),
             seg_end=w.sgf[:segments, 1].copy(),
             decisions=int(w.si[at.DECISIONS]),

@@ -201,7 +201,7 @@ def _offer(w: World, island: int, sign: int) -> None:
 def _ripen(w: World) -> None:
     """The patience of the first job in the timer heap is over: a hold no longer applies to it."""
     job = w.th[0]
-    heap_remove(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, 0, w.si[at.N_TIMERS], job)
+    heap_remove(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, at.FIRST, w.si[at.N_TIMERS], job)
     w.si[at.N_TIMERS] -= 1
     if w.ci[at.CLASSED]:
         class_remove(w, job)

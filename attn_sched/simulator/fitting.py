@@ -41,8 +41,8 @@ def class_fits(w: World, f: int) -> bool:
 
 @njit
 def _refresh(w: World, f: int) -> None:
-    if w.fi[f, at.F_VERSION] != np.int32(w.si[at.VERSION]):
-        w.fi[f, at.F_VERSION] = np.int32(w.si[at.VERSION])
+    if w.fi[f, at.F_VERSION] != w.si[at.VERSION]:
+        w.fi[f, at.F_VERSION] = w.si[at.VERSION]
         w.fi[f, at.F_FITS] = types_fit(w, w.fi[f, at.F_TYPES], w.fi[f, at.F_GPUS])
         w.fi[f, at.F_CROSSED] = -1  # the path is worked out when it is asked for
 
@@ -84,7 +84,7 @@ def best_slowdown(w: World, job: int) -> float:
     gpu_type = choose_type(w, w.ji[job, at.TYPES], need)
     touched = links.touch(w, topo_best_fit(w, w.free[gpu_type], need))
     links.path(w, touched, need, 1, w.pf)
-    share = contention.fill(w, job, False)
+    share = contention.fill(w, job, at.WEIGH)
     slowdown = links.path_slowdown(w, job, w.pf, share)
     links.untouch(w)
     return slowdown
@@ -99,7 +99,7 @@ def placed_slowdown(w: World, job: int, size: int) -> float:
     links.path(w, touched, w.ji[job, at.GPUS], 1, w.pf)
     share = w.pf[at.P_SHARE]
     if w.ci[at.CONTENTION] == at.MAXMIN and w.pf[at.P_CROSSED] > 0:
-        share = contention.fill(w, job, False)
+        share = contention.fill(w, job, at.WEIGH)
     slowdown = links.path_slowdown(w, job, w.pf, share)
     links.untouch(w)
     return slowdown

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from attn_sched.jit import njit
-from attn_sched.simulator.layout import F8, I4
+from attn_sched.simulator.layout import F8, I8
 
 
 @njit
-def heap_up(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, at: int) -> int:
+def heap_up(heap: I8, jf: F8, ji: I8, kcol: int, pcol: int, base: int, at: int) -> int:
     """Move the entry at place ``at`` (counted from ``base``) up to where it belongs; returns its new place."""
     job = heap[base + at]
     key = jf[job, kcol]
@@ -29,7 +29,7 @@ def heap_up(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, at: int) 
 
 
 @njit
-def heap_down(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: int, at: int) -> None:
+def heap_down(heap: I8, jf: F8, ji: I8, kcol: int, pcol: int, base: int, size: int, at: int) -> None:
     """Move the entry at place ``at`` down to where it belongs in a heap of ``size`` entries."""
     job = heap[base + at]
     key = jf[job, kcol]
@@ -56,7 +56,7 @@ def heap_down(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: i
 
 
 @njit
-def heap_push(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
+def heap_push(heap: I8, jf: F8, ji: I8, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
     """Add ``job`` to a heap that holds ``size`` entries (the caller counts)."""
     heap[base + size] = job
     ji[job, pcol] = base + size
@@ -64,7 +64,7 @@ def heap_push(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: i
 
 
 @njit
-def heap_remove(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
+def heap_remove(heap: I8, jf: F8, ji: I8, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
     """Remove ``job`` from a heap that holds ``size`` entries (the caller counts)."""
     at = ji[job, pcol] - base
     ji[job, pcol] = -1
@@ -78,7 +78,7 @@ def heap_remove(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size:
 
 
 @njit
-def heap_moved(heap: I4, jf: F8, ji: I4, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
+def heap_moved(heap: I8, jf: F8, ji: I8, kcol: int, pcol: int, base: int, size: int, job: int) -> None:
     """Restore order after the key of ``job`` changed."""
     at = heap_up(heap, jf, ji, kcol, pcol, base, ji[job, pcol] - base)
     heap_down(heap, jf, ji, kcol, pcol, base, size, at)

@@ -95,5 +95,10 @@ TOPO_BEST_FIT, BEST_FIT, FIRST_FIT, LOAD_BALANCE, RANDOM, SKEW, LEAST_WORKLOAD, 
 NONE, EQUAL, MAXMIN = range(3)
 RING, HIERARCHICAL = range(2)
 
+# Plain numbers in a call make numba compile another copy of the callee; named ones do not.
+FIRST = 0  # base of a heap of its own, first pick
+NOBODY = -1
+WEIGH, APPLY = range(2)
+
 MIN_ESTIMATE = 1.0  # rules and ratios use max(d, 1 s)
 SLOWDOWN_FLOOR = 10.0  # bounded slowdown divides by max(d, 10 s)

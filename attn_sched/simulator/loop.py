@@ -14,7 +14,7 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
 from attn_sched.simulator.fitting import job_fits, placed_slowdown
-from attn_sched.simulator.layout import I4
+from attn_sched.simulator.layout import I8
 from attn_sched.simulator.state import World, world_at
 from attn_sched.simulator.placement import choose_type, fits, split
 from attn_sched.simulator.placing import merge_picks, place
@@ -179,7 +179,7 @@ def _unit_type(w: World, unit: int) -> int:
 
 
 @njit
-def apply_job(w: World, window: I4, action: int) -> bool:
+def apply_job(w: World, window: I8, action: int) -> bool:
     """The job agent's answer: an index of ``window``, or its length for HOLD. False if it is illegal (nothing changes)."""
     si = w.si
     if action == window.shape[0]:
@@ -213,7 +213,7 @@ def apply_unit(w: World, unit: int) -> bool:
     gpu_type = si[at.PICK_TYPE]
     take = min(w.free[gpu_type, unit], si[at.PICK_LEFT])
     first = si[at.N_PICKS]
-    size, _ = split(w, w.free[gpu_type], unit, take, first, True)
+    size = split(w, w.free[gpu_type], unit, take, first)
     _reserve(w, gpu_type, first, size, 1)
     si[at.N_PICKS] = merge_picks(w, size)
     si[at.PICK_LEFT] -= take
@@ -235,7 +235,7 @@ def _reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
 
 
 @njit
-def ask_all(address: int, phases: I4, windows: I4, max_events: int) -> None:
+def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
     """Run every cluster of a batch to its next decision: phases[B], and the window of waiting jobs windows[B, K] of each."""
     for b in range(phases.shape[0]):
         w = world_at(address, b)
@@ -245,7 +245,7 @@ def ask_all(address: int, phases: I4, windows: I4, max_events: int) -> None:
 
 
 @njit
-def apply_all(address: int, phases: I4, windows: I4, actions: I4, units: I4) -> int:
+def apply_all(address: int, phases: I8, windows: I8, actions: I8, units: I8) -> int:
     """Apply one answer a cluster; ``units`` maps unit numbers to vertices. Returns the first cluster whose answer was illegal, or -1."""
     for b in range(phases.shape[0]):
         if phases[b] == at.JOB_PHASE:
@@ -266,13 +266,13 @@ def choose_called_type(w: World) -> int:
 
 
 @njit
-def apply_counts(w: World, counts: I4) -> None:
+def apply_counts(w: World, counts: I8) -> None:
     """Start the picked job on ``counts[nodes]`` GPUs of each node, below the node by best-fit. The caller has checked them."""
     level = w.ci[at.NODE_LEVEL]
     gpu_type = w.si[at.PICK_TYPE]
     size = 0
     for i in range(counts.shape[0]):
         if counts[i] > 0:
-            size, _ = split(w, w.free[gpu_type], w.loff[level] + i, counts[i], size, True)
+            size = split(w, w.free[gpu_type], w.loff[level] + i, counts[i], size)
     w.si[at.PHASE] = at.DONE_PHASE
     start(w, w.si[at.PICK_JOB], gpu_type, size)

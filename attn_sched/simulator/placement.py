@@ -10,120 +10,218 @@ import numpy as np
 
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.layout import I4
+from attn_sched.simulator.layout import I8
 from attn_sched.simulator.state import World
 
 LARGE = np.int64(1) << 62
 
 
 @njit
-def _add(pk: I4, size: int, island: int, count: int) -> int:
+def _add(pk: I8, size: int, island: int, count: int) -> int:
     pk[size, 0] = island
     pk[size, 1] = count
     return size + 1
 
 
 @njit
-def _take_whole(w: World, fr: I4, vertex: int, size: int, fill: bool) -> tuple[int, int]:
-    """Take every free GPU below ``vertex``; returns the pick count and the cost of the vertices used."""
+def _scale(w: World, level: int) -> int:
+    """Weight of a vertex of ``level`` in a cost: one more vertex of a level outweighs any number of vertices below it."""
+    scale = np.int64(1)
+    for _ in range(level - 1):
+        scale *= w.ci[at.COST_BASE]
+    return scale
+
+
+@njit
+def _whole_cost(w: World, fr: I8, vertex: int) -> int:
+    """Cost of taking every free GPU below ``vertex``."""
     ti = w.ti
     level = ti[vertex, at.LEVEL]
     cost = np.int64(0)
     lo = vertex
     hi = vertex + 1
-    scale = np.int64(1)
-    for _ in range(level - 1):
-        scale *= w.ci[at.COST_BASE]
-    # Descend one level at a time: the vertices of a level below one vertex are contiguous.
-    while True:
-        used = 0
+    while True:  # the vertices of a level below one vertex are contiguous
+        used = np.int64(0)
         for v in range(lo, hi):
             if fr[v] > 0:
                 used += 1
-        cost += used * scale
+        cost += used * _scale(w, level)
         if level == 1:
-            break
+            return cost
         lo = ti[lo, at.CHILD_LO]
         hi = ti[hi - 1, at.CHILD_HI]
         level -= 1
-        scale //= w.ci[at.COST_BASE]
-    if fill:
-        for v in range(lo, hi):
-            if fr[v] > 0:
-                size = _add(w.pk, size, v, fr[v])
-    return size, cost
 
 
 @njit
-def split(w: World, fr: I4, vertex: int, need: int, size: int, fill: bool) -> tuple[int, int]:
-    """Place ``need`` <= fr[vertex] GPUs below ``vertex``: fewest vertices level by level, then least left over.
+def _take_whole(w: World, fr: I8, vertex: int, size: int) -> int:
+    """Pick every free GPU below ``vertex``; returns the new pick count."""
+    lo = vertex
+    hi = vertex + 1
+    for _ in range(w.ti[vertex, at.LEVEL] - 1):
+        lo = w.ti[lo, at.CHILD_LO]
+        hi = w.ti[hi - 1, at.CHILD_HI]
+    for v in range(lo, hi):
+        if fr[v] > 0:
+            size = _add(w.pk, size, v, fr[v])
+    return size
 
-    Greedy where the exact answer is a packing problem: while no child has room for the rest, the child with most free GPUs is
-    taken whole. Returns the new pick count and a cost that orders candidates by vertices used, highest level first.
-    """
-    ti = w.ti
-    level = ti[vertex, at.LEVEL]
-    if level == 1:
-        if fill:
-            size = _add(w.pk, size, vertex, need)
-        return size, np.int64(1)
-    scale = np.int64(1)
-    for _ in range(level - 1):
-        scale *= w.ci[at.COST_BASE]
-    cost = scale
-    if need == fr[vertex]:
-        return _take_whole(w, fr, vertex, size, fill)
+
+@njit
+def _flat_cost(w: World, fr: I8, vertex: int, need: int) -> int:
+    """``split_cost`` for a vertex whose children are islands."""
     w.si[at.STAMP] += 1
     stamp = w.si[at.STAMP]
-    lo = ti[vertex, at.CHILD_LO]
-    hi = ti[vertex, at.CHILD_HI]
     rest = need
-    while rest > 0:
-        best = -1
-        best_cost = LARGE
-        most = -1
-        for c in range(lo, hi):
-            if w.sv[c, 2] == stamp or fr[c] == 0:
-                continue
-            if fr[c] >= rest:
-                c_cost = np.int64(1)
-                if level > 2 and best != c:
-                    _, c_cost = split(w, fr, c, rest, size, False)
-                if c_cost < best_cost or (c_cost == best_cost and fr[c] < fr[best]):
-                    best = c
-                    best_cost = c_cost
-            elif most < 0 or fr[c] > fr[most]:
-                most = c
-        if best >= 0:
-            size, c_cost = split(w, fr, best, rest, size, fill)
-            cost += c_cost
-            rest = 0
-        else:
-            size, c_cost = _take_whole(w, fr, most, size, fill)
-            cost += c_cost
-            rest -= fr[most]
-            w.sv[most, 2] = stamp
-    return size, cost
+    used = np.int64(0)
+    while True:
+        most = np.int64(-1)
+        for c in range(w.ti[vertex, at.CHILD_LO], w.ti[vertex, at.CHILD_HI]):
+            if w.sv[c, 2] != stamp:
+                if fr[c] >= rest:
+                    return w.ci[at.COST_BASE] + used + 1
+                if most < 0 or fr[c] > fr[most]:
+                    most = c
+        w.sv[most, 2] = stamp
+        used += 1
+        rest -= fr[most]
+
+
+_VERTEX, _REST, _CURSOR, _BEST, _BEST_COST, _MOST, _COST, _STAMP = range(8)
 
 
 @njit
-def topo_best_fit(w: World, fr: I4, need: int) -> int:
+def _open(w: World, frame: I8, vertex: int, need: int) -> None:
+    w.si[at.STAMP] += 1
+    frame[_VERTEX] = vertex
+    frame[_REST] = need
+    frame[_CURSOR] = w.ti[vertex, at.CHILD_LO]
+    frame[_BEST] = -1
+    frame[_BEST_COST] = 0
+    frame[_MOST] = -1
+    frame[_COST] = _scale(w, w.ti[vertex, at.LEVEL])
+    frame[_STAMP] = w.si[at.STAMP]
+
+
+@njit
+def _weigh(frame: I8, fr: I8, child: int, cost: int) -> None:
+    """Keep ``child`` if it is the better place for the rest: lower cost, then fewer free GPUs, then lower index."""
+    best = frame[_BEST]
+    if best < 0 or cost < frame[_BEST_COST] or (cost == frame[_BEST_COST] and fr[child] < fr[best]):
+        frame[_BEST] = child
+        frame[_BEST_COST] = cost
+
+
+@njit
+def split_cost(w: World, fr: I8, vertex: int, need: int) -> int:
+    """What ``split`` would use, as one number that orders candidates by vertices used, highest level first.
+
+    A stack of frames, not recursion: numba cannot cache recursive functions (its issue 6061).
+    """
+    level = w.ti[vertex, at.LEVEL]
+    if level == 1:
+        return np.int64(1)
+    if level == 2:
+        return _flat_cost(w, fr, vertex, need)
+    if need == fr[vertex]:
+        return _whole_cost(w, fr, vertex)
+    frames = np.empty((level, 8), dtype=np.int64)
+    depth = 0
+    _open(w, frames[0], vertex, need)
+    while True:
+        frame = frames[depth]
+        rest = frame[_REST]
+        below = -1
+        for c in range(frame[_CURSOR], w.ti[frame[_VERTEX], at.CHILD_HI]):
+            if w.sv[c, 2] == frame[_STAMP] or fr[c] == 0:
+                continue
+            if fr[c] < rest:
+                if frame[_MOST] < 0 or fr[c] > fr[frame[_MOST]]:
+                    frame[_MOST] = c
+            elif fr[c] == rest:
+                _weigh(frame, fr, c, _whole_cost(w, fr, c))
+            elif w.ti[c, at.LEVEL] == 1:
+                _weigh(frame, fr, c, np.int64(1))
+            elif w.ti[c, at.LEVEL] == 2:
+                _weigh(frame, fr, c, _flat_cost(w, fr, c, rest))
+            else:
+                below = c
+                break
+        if below >= 0:
+            frame[_CURSOR] = below  # its cost comes back here
+            depth += 1
+            _open(w, frames[depth], below, rest)
+            continue
+        if frame[_BEST] < 0:  # no child has room for the rest: take the largest whole and look again
+            most = frame[_MOST]
+            frame[_COST] += _whole_cost(w, fr, most)
+            frame[_REST] -= fr[most]
+            w.sv[most, 2] = frame[_STAMP]
+            frame[_CURSOR] = w.ti[frame[_VERTEX], at.CHILD_LO]
+            frame[_MOST] = -1
+            continue
+        cost = frame[_COST] + frame[_BEST_COST]
+        if depth == 0:
+            return cost
+        depth -= 1
+        frame = frames[depth]
+        _weigh(frame, fr, frame[_CURSOR], cost)
+        frame[_CURSOR] += 1
+
+
+@njit
+def split(w: World, fr: I8, vertex: int, need: int, size: int) -> int:
+    """Pick ``need`` <= fr[vertex] GPUs below ``vertex``: fewest vertices level by level, then least left over.
+
+    Greedy where the exact answer is a packing problem: while no child has room for the rest, the child with most free GPUs is
+    taken whole. Appends to ``pk`` and returns the new pick count.
+    """
+    ti = w.ti
+    rest = need
+    while ti[vertex, at.LEVEL] > 1:
+        if rest == fr[vertex]:
+            return _take_whole(w, fr, vertex, size)
+        w.si[at.STAMP] += 1
+        stamp = w.si[at.STAMP]
+        best = np.int64(-1)
+        while best < 0:
+            best_cost = LARGE
+            most = np.int64(-1)
+            for c in range(ti[vertex, at.CHILD_LO], ti[vertex, at.CHILD_HI]):
+                if w.sv[c, 2] == stamp or fr[c] == 0:
+                    continue
+                if fr[c] >= rest:
+                    cost = split_cost(w, fr, c, rest)
+                    if cost < best_cost or (cost == best_cost and fr[c] < fr[best]):
+                        best = c
+                        best_cost = cost
+                elif most < 0 or fr[c] > fr[most]:
+                    most = c
+            if best < 0:
+                size = _take_whole(w, fr, most, size)
+                rest -= fr[most]
+                w.sv[most, 2] = stamp
+        vertex = best
+    return _add(w.pk, size, vertex, rest)
+
+
+@njit
+def topo_best_fit(w: World, fr: I8, need: int) -> int:
     """Fewest racks, then nodes, then least left over, ties to the lowest index; may split a gang."""
     levels = w.loff.shape[0] - 2
     for level in range(1, levels + 1):
-        best = -1
+        best = np.int64(-1)
         best_cost = LARGE
         for v in range(w.loff[level], w.loff[level + 1]):
             if fr[v] >= need:
                 cost = np.int64(1)
                 if level > 1 and level < levels:
-                    _, cost = split(w, fr, v, need, 0, False)
+                    cost = split_cost(w, fr, v, need)
                 if best < 0 or cost < best_cost or (cost == best_cost and fr[v] < fr[best]):
                     best = v
                     best_cost = cost
         if best >= 0:
-            size, _ = split(w, fr, best, need, 0, True)
-            return size
+            return split(w, fr, best, need, at.FIRST)
     return 0
 
 
@@ -138,7 +236,7 @@ def node_size(w: World, gpu_type: int) -> int:
 
 
 @njit
-def best_fit_fits(w: World, fr: I4, gpu_type: int, need: int) -> bool:
+def best_fit_fits(w: World, fr: I8, gpu_type: int, need: int) -> bool:
     """Whether the consolidated rule can place the gang (golden.md, case D)."""
     level = w.ci[at.NODE_LEVEL]
     largest = node_size(w, gpu_type)
@@ -164,13 +262,13 @@ def best_fit_fits(w: World, fr: I4, gpu_type: int, need: int) -> bool:
 
 
 @njit
-def best_fit(w: World, fr: I4, gpu_type: int, need: int) -> int:
+def best_fit(w: World, fr: I8, gpu_type: int, need: int) -> int:
     """A gang that fits a node goes whole into the fullest node with room; a larger one takes whole nodes and one for the rest."""
     if not best_fit_fits(w, fr, gpu_type, need):
         return 0
     level = w.ci[at.NODE_LEVEL]
     largest = node_size(w, gpu_type)
-    size = 0
+    size = np.int64(0)
     w.si[at.STAMP] += 1
     # ``split`` stamps only vertices below nodes, so this stamp of whole nodes survives it.
     stamp = w.si[at.STAMP]
@@ -178,35 +276,35 @@ def best_fit(w: World, fr: I4, gpu_type: int, need: int) -> int:
     if need > largest:
         for v in range(w.loff[level], w.loff[level + 1]):
             if rest >= largest and fr[v] == largest:
-                size, _ = split(w, fr, v, largest, size, True)
+                size = split(w, fr, v, largest, size)
                 w.sv[v, 2] = stamp
                 rest -= largest
     if rest > 0:
-        best = -1
+        best = np.int64(-1)
         for v in range(w.loff[level], w.loff[level + 1]):
             if fr[v] >= rest and w.sv[v, 2] != stamp and (best < 0 or fr[v] < fr[best]):
                 best = v
-        size, _ = split(w, fr, best, rest, size, True)
+        size = split(w, fr, best, rest, size)
     return size
 
 
 @njit
-def first_fit(w: World, fr: I4, need: int) -> int:
+def first_fit(w: World, fr: I8, need: int) -> int:
     """Nodes by index, each as far as it goes."""
     level = w.ci[at.NODE_LEVEL]
-    size = 0
+    size = np.int64(0)
     for v in range(w.loff[level], w.loff[level + 1]):
         if need == 0:
             break
         take = min(fr[v], need)
         if take > 0:
-            size, _ = split(w, fr, v, take, size, True)
+            size = split(w, fr, v, take, size)
             need -= take
     return size
 
 
 @njit
-def load_balance(w: World, fr: I4, need: int) -> int:
+def load_balance(w: World, fr: I8, need: int) -> int:
     """Always the emptiest node, GPU by GPU: spreads a gang as far as it can be spread."""
     level = w.ci[at.NODE_LEVEL]
     lo = w.loff[level]
@@ -214,7 +312,7 @@ def load_balance(w: World, fr: I4, need: int) -> int:
     for v in range(lo, hi):
         w.sv[v, 0] = 0
     for _ in range(need):
-        best = -1
+        best = np.int64(-1)
         most = np.int64(0)
         for v in range(lo, hi):
             left = fr[v] - w.sv[v, 0]
@@ -222,29 +320,29 @@ def load_balance(w: World, fr: I4, need: int) -> int:
                 best = v
                 most = left
         w.sv[best, 0] += 1
-    size = 0
+    size = np.int64(0)
     for v in range(lo, hi):
         if w.sv[v, 0] > 0:
-            size, _ = split(w, fr, v, w.sv[v, 0], size, True)
+            size = split(w, fr, v, w.sv[v, 0], size)
             w.sv[v, 0] = 0
     return size
 
 
 @njit
-def fullest_first(w: World, fr: I4, need: int) -> int:
+def fullest_first(w: World, fr: I8, need: int) -> int:
     """Fill fragments: nodes by fewest free GPUs, each as far as it goes."""
     level = w.ci[at.NODE_LEVEL]
-    size = 0
+    size = np.int64(0)
     w.si[at.STAMP] += 1
     stamp = w.si[at.STAMP]
     while need > 0:
-        best = -1
+        best = np.int64(-1)
         for v in range(w.loff[level], w.loff[level + 1]):
             if fr[v] > 0 and w.sv[v, 2] != stamp and (best < 0 or fr[v] < fr[best]):
                 best = v
         w.sv[best, 2] = stamp
         take = min(fr[best], need)
-        size, _ = split(w, fr, best, take, size, True)
+        size = split(w, fr, best, take, size)
         need -= take
     return size
 
@@ -261,7 +359,7 @@ def _next_random(w: World, below: int) -> int:
 
 
 @njit
-def random_free(w: World, fr: I4, need: int) -> int:
+def random_free(w: World, fr: I8, need: int) -> int:
     """GPUs drawn uniformly among the free ones."""
     islands = w.loff[2]
     free = np.int64(0)
@@ -277,7 +375,7 @@ def random_free(w: World, fr: I4, need: int) -> int:
                 w.sv[v, 0] += 1
                 break
             draw -= left
-    size = 0
+    size = np.int64(0)
     for v in range(islands):
         if w.sv[v, 0] > 0:
             size = _add(w.pk, size, v, w.sv[v, 0])
@@ -286,7 +384,7 @@ def random_free(w: World, fr: I4, need: int) -> int:
 
 
 @njit
-def least_workload(w: World, fr: I4, need: int) -> int:
+def least_workload(w: World, fr: I8, need: int) -> int:
     """Nodes with the least remaining work of running jobs first (after LWF-kappa of Wang et al., arXiv:2002.10105)."""
     level = w.ci[at.NODE_LEVEL]
     lo = w.loff[level]
@@ -302,17 +400,17 @@ def least_workload(w: World, fr: I4, need: int) -> int:
             if w.ti[v, at.LEVEL] == 1:
                 w.vf[w.ti[v, at.NODE]] += left * w.en[e, at.E_COUNT]
             e = w.en[e, at.E_NEXT]
-    size = 0
+    size = np.int64(0)
     w.si[at.STAMP] += 1
     stamp = w.si[at.STAMP]
     while need > 0:
-        best = -1
+        best = np.int64(-1)
         for v in range(lo, hi):
             if fr[v] > 0 and w.sv[v, 2] != stamp and (best < 0 or w.vf[v] < w.vf[best]):
                 best = v
         w.sv[best, 2] = stamp
         take = min(fr[best], need)
-        size, _ = split(w, fr, best, take, size, True)
+        size = split(w, fr, best, take, size)
         need -= take
     return size
 
@@ -327,7 +425,7 @@ def remaining_estimate(w: World, job: int) -> float:
 
 
 @njit
-def fits(w: World, fr: I4, gpu_type: int, need: int) -> bool:
+def fits(w: World, fr: I8, gpu_type: int, need: int) -> bool:
     """Whether the placement rule in force can place ``need`` GPUs of one type among ``fr``."""
     if fr[fr.shape[0] - 1] < need:
         return False
@@ -342,7 +440,7 @@ def choose_type(w: World, types: int, need: int) -> int:
     n_types = w.ci[at.N_TYPES]
     if n_types == 1:
         return 0 if (types & 1) and fits(w, w.free[0], 0, need) else -1
-    best = -1
+    best = np.int64(-1)
     best_racks = 0
     best_nodes = 0
     best_left = np.int64(0)
@@ -353,7 +451,7 @@ def choose_type(w: World, types: int, need: int) -> int:
             best = t
     if candidates <= 1:
         return best
-    best = -1
+    best = np.int64(-1)
     for t in range(n_types):
         if (types >> t) & 1 and fits(w, w.free[t], t, need):
             size = topo_best_fit(w, w.free[t], need)
@@ -370,7 +468,7 @@ def choose_type(w: World, types: int, need: int) -> int:
 
 
 @njit
-def _span(w: World, fr: I4, size: int, need: int) -> tuple[int, int, int]:
+def _span(w: World, fr: I8, size: int, need: int) -> tuple[int, int, int]:
     """Top-level vertices and nodes that the picks touch, and the free GPUs they leave in those nodes."""
     w.si[at.STAMP] += 1
     stamp = w.si[at.STAMP]

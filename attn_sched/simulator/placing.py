@@ -112,7 +112,7 @@ def _added_iteration_time(w: World, job: int, size: int) -> float:
     share = w.pf[at.P_SHARE]
     added = 0.0
     if w.ci[at.CONTENTION] == at.MAXMIN and w.pf[at.P_CROSSED] > 0:
-        share = contention.fill(w, job, False)
+        share = contention.fill(w, job, at.WEIGH)
         added = contention.growth(w, job)
     elif w.ci[at.CONTENTION] == at.EQUAL:
         w.si[at.STAMP] += 1

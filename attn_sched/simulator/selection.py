@@ -120,7 +120,7 @@ def shadow_time(w: World, job: int) -> float:
 
 
 @njit
-def _any_fits(w: World, free: at.I4, types: int, need: int) -> bool:
+def _any_fits(w: World, free: at.I8, types: int, need: int) -> bool:
     for t in range(free.shape[0]):
         if (types >> t) & 1 and fits(w, free[t], t, need):
             return True

@@ -29,42 +29,43 @@ class Field:
     shared: bool = False  # one for all clusters of a batch
 
 
-F8, I4, I8, U8 = np.float64, np.int32, np.int64, np.uint64
+# All integers are 64 bits wide: a kernel is compiled once for each mix of argument types it is called with.
+F8, I8, U8 = np.float64, np.int64, np.uint64
 
 FIELDS: dict[str, Field] = {
-    "loff": Field(I4, shared=True),  # [L + 2] vertices of level l are loff[l] .. loff[l + 1] - 1
-    "ti": Field(I4, at.TI_COLUMNS, shared=True),  # [V, :]
+    "loff": Field(I8, shared=True),  # [L + 2] vertices of level l are loff[l] .. loff[l + 1] - 1
+    "ti": Field(I8, at.TI_COLUMNS, shared=True),  # [V, :]
     "tf": Field(F8, at.TF_COLUMNS, shared=True),  # [V, :]
-    "cap": Field(I4, 0, shared=True),  # [T, V] GPUs of each type below a vertex
+    "cap": Field(I8, 0, shared=True),  # [T, V] GPUs of each type below a vertex
     "cf": Field(F8, shared=True),  # [CF_COLUMNS]
     "ci": Field(I8, shared=True),  # [CI_COLUMNS]
     "changes": Field(F8, 3, shared=True),  # [X, 3] time, vertex, +1 up / -1 down: nodes that fail and return
     "jf": Field(F8, at.JF_COLUMNS),  # [J, :]
-    "ji": Field(I4, at.JI_COLUMNS),  # [J, :]
-    "free": Field(I4, 0),  # [T, V] free GPUs of each type below a vertex
-    "lk": Field(I4, 2),  # [V, :]
-    "en": Field(I4, at.EN_COLUMNS),  # [E, :]
-    "hp": Field(I4),  # [2 J] class heaps: jobs within their patience, then jobs past it
-    "cl": Field(I4, 4),  # [C, :]
-    "fi": Field(I4, at.FI_COLUMNS),  # [F, :]
+    "ji": Field(I8, at.JI_COLUMNS),  # [J, :]
+    "free": Field(I8, 0),  # [T, V] free GPUs of each type below a vertex
+    "lk": Field(I8, 2),  # [V, :]
+    "en": Field(I8, at.EN_COLUMNS),  # [E, :]
+    "hp": Field(I8),  # [2 J] class heaps: jobs within their patience, then jobs past it
+    "cl": Field(I8, 4),  # [C, :]
+    "fi": Field(I8, at.FI_COLUMNS),  # [F, :]
     "ff": Field(F8, at.P_COLUMNS),  # [F, :]
-    "fh": Field(I4),  # [N + 1] finish heap of running jobs
-    "th": Field(I4),  # [J] timer heap of waiting jobs; preemptive rules: live jobs in their last order
+    "fh": Field(I8),  # [N + 1] finish heap of running jobs
+    "th": Field(I8),  # [J] timer heap of waiting jobs; preemptive rules: live jobs in their last order
     "uf": Field(F8, 3),  # [U, :]
-    "ui": Field(I4, 4),  # [U, :]
+    "ui": Field(I8, 4),  # [U, :]
     "sf": Field(F8),  # [SF_COLUMNS]
     "si": Field(I8),  # [SI_COLUMNS]
     "rng": Field(U8),  # [1] state of the kernel's own stream, for random placement
-    "sgi": Field(I4, 3),  # [S, 3] placement segments: job, island, GPUs
+    "sgi": Field(I8, 3),  # [S, 3] placement segments: job, island, GPUs
     "sgf": Field(F8, 2),  # [S, 2] their start and end
-    "pk": Field(I4, 2),  # [I + 2, 2] the placement being built: island, GPUs
+    "pk": Field(I8, 2),  # [I + 2, 2] the placement being built: island, GPUs
     "sv": Field(I8, 4),  # [V, 4] scratch per vertex: GPUs counted, touched list, stamp, active jobs
     "pf": Field(F8),  # [P_COLUMNS] the path of the placement being weighed
     "vf": Field(F8),  # [V] scratch per vertex: progressive filling, node work
-    "sj": Field(I4),  # [N + 1] scratch per running job
+    "sj": Field(I8),  # [N + 1] scratch per running job
     "sjf": Field(F8, 2),  # [N + 1, 2]
-    "down": Field(I4),  # [I] how many failures hold an island down
-    "cq": Field(I4),  # [C] jobs with a cancel time, by that time
+    "down": Field(I8),  # [I] how many failures hold an island down
+    "cq": Field(I8),  # [C] jobs with a cancel time, by that time
 }
 _PER_FIELD = 3  # address, rows, columns
 ROW_BYTES = 8 * _PER_FIELD * len(FIELDS)

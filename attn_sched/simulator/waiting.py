@@ -95,7 +95,7 @@ def enqueue(w: World, job: int) -> None:
     if w.ci[at.HOLD]:
         ripe = now >= w.jf[job, at.DEADLINE]
         if not ripe:
-            heap_push(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, 0, w.si[at.N_TIMERS], job)
+            heap_push(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, at.FIRST, w.si[at.N_TIMERS], job)
             w.si[at.N_TIMERS] += 1
     else:
         ripe = False
@@ -113,14 +113,14 @@ def dequeue(w: World, job: int) -> None:
     w.ui[w.ji[job, at.USER], at.U_WAITING] -= 1
     w.sf[at.WAIT_SUM] -= now - w.jf[job, at.SUBMIT]
     if w.ci[at.HOLD] and w.ji[job, at.TPOS] >= 0:
-        heap_remove(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, 0, w.si[at.N_TIMERS], job)
+        heap_remove(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, at.FIRST, w.si[at.N_TIMERS], job)
         w.si[at.N_TIMERS] -= 1
     if w.ci[at.CLASSED]:
         class_remove(w, job)
 
 
 @njit
-def window_jobs(w: World, out: at.I4) -> int:
+def window_jobs(w: World, out: at.I8) -> int:
     """Fill ``out[K]`` with the jobs a learned policy sees: half the oldest, half the newest, in arrival order; -1 pads.
 
     A queue of at most K jobs is seen whole. Returns how many were filled in.

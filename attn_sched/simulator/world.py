@@ -10,7 +10,7 @@ from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.seeding import stream
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.layout import F8, I4, I8
+from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.state import Batch, World
 from attn_sched.simulator.options import ALLREDUCE, CONTENTION, SimOptions
 from attn_sched.simulator.rule import THEMIS_LEASE_S, TIRESIAS_THRESHOLDS, EngineRule
@@ -19,17 +19,17 @@ from attn_sched.workload import Workload
 MAX_TYPES = 31  # bits of a type mask
 
 
-def type_masks(workload: Workload, cluster: Cluster) -> I4:
-    """Bit mask of the GPU types each job may run on, i4[J]; 0 where the cluster has none of those it names.
+def type_masks(workload: Workload, cluster: Cluster) -> I8:
+    """Bit mask of the GPU types each job may run on, i8[J]; 0 where the cluster has none of those it names.
 
     A job that names no type may run on any; a cluster that names none takes every job.
     """
     everything = (1 << len(cluster.gpu_types)) - 1
-    masks = np.full(len(workload.num_gpus), everything, dtype=np.int32)
+    masks = np.full(len(workload.num_gpus), everything, dtype=np.int64)
     if not cluster.typed:
         return masks
     known = {name.casefold(): 1 << i for i, name in enumerate(cluster.gpu_types)}
-    by_name = np.zeros(len(workload.gpu_type_names) + 1, dtype=np.int32)
+    by_name = np.zeros(len(workload.gpu_type_names) + 1, dtype=np.int64)
     for i, wish in enumerate(workload.gpu_type_names):
         for alternative in wish.split("|"):
             by_name[i] |= known.get(alternative.strip().casefold(), 0)
@@ -38,17 +38,17 @@ def type_masks(workload: Workload, cluster: Cluster) -> I4:
     return masks
 
 
-def type_capacity(cluster: Cluster) -> I4:
-    """GPUs of each type below each vertex, i4[T, V]."""
-    cap = np.zeros((len(cluster.gpu_types), cluster.num_vertices), dtype=np.int32)
+def type_capacity(cluster: Cluster) -> I8:
+    """GPUs of each type below each vertex, i8[T, V]."""
+    cap = np.zeros((len(cluster.gpu_types), cluster.num_vertices), dtype=np.int64)
     islands = np.arange(cluster.num_islands)
     for level in range(1, cluster.num_levels + 1):
         np.add.at(cap, (cluster.island_type, cluster.ancestor(level)), cluster.gpus[islands])
     return cap
 
 
-def _tree(cluster: Cluster) -> tuple[I4, F8]:
-    ti = np.zeros((cluster.num_vertices, at.TI_COLUMNS), dtype=np.int32)
+def _tree(cluster: Cluster) -> tuple[I8, F8]:
+    ti = np.zeros((cluster.num_vertices, at.TI_COLUMNS), dtype=np.int64)
     ti[:, at.PARENT] = cluster.parent
     ti[:, at.CHILD_LO] = cluster.child_lo
     ti[:, at.CHILD_HI] = cluster.child_hi
@@ -56,7 +56,7 @@ def _tree(cluster: Cluster) -> tuple[I4, F8]:
         lo, hi = cluster.level_off[level], cluster.level_off[level + 1]
         ti[lo:hi, at.LEVEL] = level
     for column, level in ((at.NODE, cluster.node_level), (at.UNIT, max(1, cluster.unit_level))):
-        own = np.full(cluster.num_vertices, -1, dtype=np.int32)
+        own = np.full(cluster.num_vertices, -1, dtype=np.int64)
         lo, hi = cluster.level_off[level], cluster.level_off[level + 1]
         own[lo:hi] = np.arange(lo, hi)
         for v in range(lo - 1, -1, -1):  # children stand before their parents
@@ -112,8 +112,8 @@ def _changes(cluster: Cluster, options: SimOptions) -> F8:
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
-def _group_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
-    """Number equal rows: (number of each row i4[J], index of one row of each number)."""
+def _group_rows(columns: Sequence[np.ndarray]) -> tuple[I8, I8]:
+    """Number equal rows: (number of each row i8[J], index of one row of each number)."""
     order = np.lexsort(tuple(reversed(columns)))
     changed = np.zeros(len(order), dtype=bool)
     if len(order):
@@ -121,7 +121,7 @@ def _group_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
     for column in columns:
         ordered = column[order]
         changed[1:] |= ordered[1:] != ordered[:-1]
-    number = np.empty(len(order), dtype=np.int32)
+    number = np.empty(len(order), dtype=np.int64)
     number[order] = np.cumsum(changed) - 1
     return number, order[changed]
 
@@ -183,12 +183,12 @@ def make_world(
     entries = gpus * max(1, cluster.num_levels - 1) + 1
 
     jf = np.zeros((batch, jobs, at.JF_COLUMNS))
-    ji = np.zeros((batch, jobs, at.JI_COLUMNS), dtype=np.int32)
+    ji = np.zeros((batch, jobs, at.JI_COLUMNS), dtype=np.int64)
     rng = np.zeros((batch, 1), dtype=np.uint64)
     cancels = [np.argsort(w.cancel_s, kind="stable")[: int(np.isfinite(w.cancel_s).sum())] for w in workloads]
-    cq = np.full((batch, max((len(c) for c in cancels), default=0)), -1, dtype=np.int32)
-    fits: list[tuple[I4, I8]] = []
-    classes: list[tuple[I4, I8]] = []
+    cq = np.full((batch, max((len(c) for c in cancels), default=0)), -1, dtype=np.int64)
+    fits: list[tuple[I8, I8]] = []
+    classes: list[tuple[I8, I8]] = []
     for b, workload in enumerate(workloads):
         masks = type_masks(workload, cluster)
         _fill_jobs(jf[b], ji[b], workload, masks, rule, options, b)
@@ -199,8 +199,8 @@ def make_world(
         classes.append(_group_rows(alike))
         cq[b, : len(cancels[b])] = cancels[b]
         rng[b, 0] = stream(options.seed + b, "placement").integers(0, 2**63, dtype=np.uint64)
-    cl = np.zeros((batch, max(len(rows) for _, rows in classes), 4), dtype=np.int32)
-    fi = np.zeros((batch, max(len(rows) for _, rows in fits), at.FI_COLUMNS), dtype=np.int32)
+    cl = np.zeros((batch, max(len(rows) for _, rows in classes), 4), dtype=np.int64)
+    fi = np.zeros((batch, max(len(rows) for _, rows in fits), at.FI_COLUMNS), dtype=np.int64)
     for b, workload in enumerate(workloads):
         count = len(workload.submit_s)
         number, rows = fits[b]
@@ -216,16 +216,16 @@ def make_world(
         segments = 2 * jobs + 4 * vertices + 2 * gpus if options.record_segments else 0
 
     arrays = dict(
-        loff=cluster.level_off.astype(np.int32), ti=ti, tf=tf, cap=cap, cf=cf, ci=ci, changes=_changes(cluster, options),
-        jf=jf, ji=ji, free=np.zeros((batch, *cap.shape), dtype=np.int32), lk=np.zeros((batch, vertices, 2), dtype=np.int32),
-        en=np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int32), hp=np.zeros((batch, 2 * jobs), dtype=np.int32), cl=cl, fi=fi,
-        ff=np.zeros((batch, fi.shape[1], at.P_COLUMNS)), fh=np.zeros((batch, gpus + 1), dtype=np.int32),
-        th=np.zeros((batch, jobs), dtype=np.int32), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int32),
+        loff=cluster.level_off.astype(np.int64), ti=ti, tf=tf, cap=cap, cf=cf, ci=ci, changes=_changes(cluster, options),
+        jf=jf, ji=ji, free=np.zeros((batch, *cap.shape), dtype=np.int64), lk=np.zeros((batch, vertices, 2), dtype=np.int64),
+        en=np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int64), hp=np.zeros((batch, 2 * jobs), dtype=np.int64), cl=cl, fi=fi,
+        ff=np.zeros((batch, fi.shape[1], at.P_COLUMNS)), fh=np.zeros((batch, gpus + 1), dtype=np.int64),
+        th=np.zeros((batch, jobs), dtype=np.int64), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int64),
         sf=np.zeros((batch, at.SF_COLUMNS)), si=np.zeros((batch, at.SI_COLUMNS), dtype=np.int64), rng=rng,
-        sgi=np.zeros((batch, segments, 3), dtype=np.int32), sgf=np.zeros((batch, segments, 2)),
-        pk=np.zeros((batch, islands + 2, 2), dtype=np.int32), sv=np.zeros((batch, vertices, 4), dtype=np.int64),
-        pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)), sj=np.zeros((batch, gpus + 1), dtype=np.int32),
-        sjf=np.zeros((batch, gpus + 1, 2)), down=np.zeros((batch, islands), dtype=np.int32), cq=cq,
+        sgi=np.zeros((batch, segments, 3), dtype=np.int64), sgf=np.zeros((batch, segments, 2)),
+        pk=np.zeros((batch, islands + 2, 2), dtype=np.int64), sv=np.zeros((batch, vertices, 4), dtype=np.int64),
+        pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)), sj=np.zeros((batch, gpus + 1), dtype=np.int64),
+        sjf=np.zeros((batch, gpus + 1, 2)), down=np.zeros((batch, islands), dtype=np.int64), cq=cq,
     )  # fmt: skip
     made = Batch(batch, arrays)
     for b, workload in enumerate(workloads):
@@ -233,7 +233,7 @@ def make_world(
     return made
 
 
-def _fill_jobs(jf: F8, ji: I4, workload: Workload, masks: I4, rule: EngineRule, options: SimOptions, b: int) -> None:
+def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, options: SimOptions, b: int) -> None:
     """The columns of a cluster's job tables that stand fixed before the first event; ``jf``, ``ji`` are views."""
     count = len(workload.submit_s)
     rows = jf[:count]

@@ -26,7 +26,7 @@ def test_every_cluster_can_be_drawn(name: str, tmp_path: Path) -> None:
     path = tmp_path / "tree.png"
     draw_cluster(load_cluster(name), path)
     height, width = imread(path).shape[:2]
-    assert 200 < height < 3000 and 200 < width < 3000
+    assert 100 < height < 3000 and 100 < width < 3000
     assert list(tmp_path.iterdir()) == [path]
 
 
