@@ -274,6 +274,7 @@ def compare(
         InputError: windows that do not fit the workload; whatever a policy refuses.
     """
     bounds = plan.bounds(len(kept.submit_s))
+    preflight(kept, cluster, plan.policies, options)
     drawn = set(plan.policies[:GANTT_POLICIES])
     tasks = [
         _Task(load, window, policy, load == plan.loads[0] and window == bounds[0] and policy in drawn)
@@ -298,6 +299,20 @@ def compare(
             for policy in plan.policies
         ),
     )
+
+
+def preflight(kept: Workload, cluster: Cluster, policies: Sequence[str], options: SimOptions) -> None:
+    """Replay one job of every shape under every policy, so that what one of them refuses is told before the long work.
+
+    Raises:
+        InputError: an unknown policy, options that do not go with it, or jobs that its placement rule can never place.
+    """
+    from attn_sched.policies import simulate
+
+    shapes = np.stack([np.asarray(kept.num_gpus), np.asarray(kept.gpu_type)])
+    sample = kept.select(np.sort(np.unique(shapes, axis=1, return_index=True)[1]))
+    for policy in policies:
+        simulate(sample, cluster, policy, options)
 
 
 def _run_all(

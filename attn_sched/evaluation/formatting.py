@@ -35,7 +35,8 @@ def format_duration(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
     size, name = _time_unit(seconds)
-    return f"{seconds / size:,.3g} {name}" if name != "d" else f"{seconds / size:,.4g} d"
+    value = seconds / size
+    return f"{value:,.0f} {name}" if abs(value) >= 1000 else f"{value:.3g} {name}"
 
 
 def format_value(value: float | int | None, unit: str, *, short: bool = False) -> str:
@@ -93,8 +94,20 @@ def describe_info(info: Mapping[str, object], keys: Sequence[str] | None = None)
     lines = []
     for key in info if keys is None else keys:
         value = info.get(key)
-        told = format_counts(value) if isinstance(value, Mapping) else "" if value is None else str(value)
+        told = _told(value)
         if told and key not in _REPEATED:
-            name = "left out" if key == "dropped" else key.replace("_", " ")
-            lines.append(f"{name}: {told}")
+            name = "left out" if key == "dropped" else key.removesuffix("_s").replace("_", " ")
+            lines.append(f"{name}: {told}{' s' if key.endswith('_s') else ''}")
     return lines
+
+
+def _told(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return format_counts(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int | float):
+        return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+    return str(value)

@@ -119,7 +119,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("rho_max", "rho max", "ratio", "lower", "Largest finish-time ratio.", pool="max"),
     Metric(
         "rho_over_1_share",
-        "rho > 1",
+        "behind fair share",
         "share",
         "lower",
         "Share of jobs with a finish-time ratio above 1: worse off than with an even split of the cluster.",
@@ -159,7 +159,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "allocated_utilisation",
-        "allocated",
+        "allocated GPU time",
         "share",
         "higher",
         "GPU time held by any job over capacity, from the first counted submission to the last counted finish.",
@@ -167,7 +167,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "useful_utilisation",
-        "useful",
+        "useful GPU time",
         "share",
         "higher",
         "GPU time spent computing (n tau W) over capacity, same span; unfinished jobs count at their best placement.",

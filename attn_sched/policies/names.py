@@ -28,7 +28,10 @@ class Policy:
     @property
     def full_name(self) -> str:
         """The name with everything said that was left to the defaults."""
-        parts = [self.ordering.name if self.ordering.preempt else f"{self.ordering.name}:{self.queueing.name}", self.placement.name]
+        parts = [
+            self.ordering.name if self.ordering.preempt else f"{self.ordering.name}:{self.queueing.name}",
+            self.placement.name,
+        ]
         if self.hold is not None:
             parts.append(f"hold({self.hold[0]:g},{self.hold[1]:g})")
         return "+".join(parts)
@@ -82,7 +85,9 @@ def parse_policy(name: str) -> Policy:
     order_name, colon, queue_name = head.partition(":")
     ordering = ORDERINGS.get(order_name)
     if colon and ordering.preempt:
-        raise InputError(f"{order_name!r} is preemptive and ranks all jobs at every event", field="policy", expected="no :QUEUEING")
+        raise InputError(
+            f"{order_name!r} is preemptive and ranks all jobs at every event", field="policy", expected="no :QUEUEING"
+        )
     by_code = {queueing.code: queueing for queueing in QUEUEINGS.parts.values()}
     queueing = QUEUEINGS.get(queue_name) if colon else by_code[ordering.queueing]
     placement: Placement | None = None
@@ -99,7 +104,9 @@ def parse_policy(name: str) -> Policy:
     policy = Policy(name, ordering, queueing, placement or PLACEMENTS.get(DEFAULT_PLACEMENT), hold)
     policy.engine_rule()
     if policy.ordering.preempt and policy.placement.code == at.PLACE_CALLED:
-        raise InputError("a preemptive policy places several jobs at once", field="policy", expected="a built-in placement")
+        raise InputError(
+            "a preemptive policy places several jobs at once", field="policy", expected="a built-in placement"
+        )
     return policy
 
 
@@ -108,7 +115,9 @@ def _hold(part: str) -> tuple[float, float]:
     try:
         theta, patience = (float(value) for value in values)
     except ValueError:
-        raise InputError(f"{part!r} cannot be read", field="policy", expected="hold(theta,patience), as in hold(1.5,0.5)") from None
+        raise InputError(
+            f"{part!r} cannot be read", field="policy", expected="hold(theta,patience), as in hold(1.5,0.5)"
+        ) from None
     return theta, patience
 
 

@@ -75,11 +75,20 @@ for _ordering in (
     Ordering("unicep", "highest w / (log2(max(n, 2)) d)", _TANG, code=at.UNICEP),
     Ordering("f1", "log10(d) n + 870 log10(submit)", "Carastan-Santos and de Camargo, SC 2017", keys=f1),
     Ordering("user-fair", "the user with the least GPU time so far", "Kay and Lauder, CACM 1988", code=at.USER_FAIR),
-    Ordering("ftf", "largest projected finish-time ratio", "Mahajan et al. (Themis), NSDI 2020, section 3", code=at.FTF),
-    Ordering("qssf", "least GPU time predicted from the user's history", "Hu et al. (Helios), SC 2021, section 4.2", keys=qssf),
+    Ordering(
+        "ftf", "largest projected finish-time ratio", "Mahajan et al. (Themis), NSDI 2020, section 3", code=at.FTF
+    ),
+    Ordering(
+        "qssf",
+        "least GPU time predicted from the user's history",
+        "Hu et al. (Helios), SC 2021, section 4.2",
+        keys=qssf,
+    ),
     Ordering("random", "a seeded shuffle", "baseline", keys=random),
     Ordering("srtf", "preemptive: shortest remaining duration", "Schrage, Operations Research 1968", preempt=at.SRTF),
-    Ordering("srsf", "preemptive: least remaining GPU time", "Gu et al. (Tiresias), NSDI 2019, section 3", preempt=at.SRSF),
+    Ordering(
+        "srsf", "preemptive: least remaining GPU time", "Gu et al. (Tiresias), NSDI 2019, section 3", preempt=at.SRSF
+    ),
     Ordering(
         "tiresias",
         "preemptive: least attained GPU time in three queues (below 3,250, 7,200, above), first come first served in each",

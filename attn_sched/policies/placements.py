@@ -6,10 +6,19 @@ from attn_sched.policies.registry import PLACEMENTS, QUEUEINGS, Placement, Queue
 from attn_sched.simulator import layout as at
 
 for _queueing in (
-    Queueing("strict", "the first job in order blocks the rest until it fits", "Feitelson et al., JSSPP 1997", at.STRICT),
+    Queueing(
+        "strict", "the first job in order blocks the rest until it fits", "Feitelson et al., JSSPP 1997", at.STRICT
+    ),
     Queueing("skip", "any job that fits may start", "Feitelson et al., JSSPP 1997", at.SKIP),
-    Queueing("commit", "the job picked waits until it fits; later arrivals do not replace it", "Zhang et al. (RLScheduler), SC 2020", at.COMMIT),
-    Queueing("easy", "commit, and jobs that end before the picked one can start are backfilled", "Lifka, JSSPP 1995", at.EASY),
+    Queueing(
+        "commit",
+        "the job picked waits until it fits; later arrivals do not replace it",
+        "Zhang et al. (RLScheduler), SC 2020",
+        at.COMMIT,
+    ),
+    Queueing(
+        "easy", "commit, and jobs that end before the picked one can start are backfilled", "Lifka, JSSPP 1995", at.EASY
+    ),
 ):
     QUEUEINGS.add(_queueing)
 

@@ -78,13 +78,19 @@ class Registry(Generic[P]):
         if part.name in self.parts:
             raise InputError(f"there is a {self.kind} {part.name!r} already", field=self.kind, expected="another name")
         if not part.name or set(part.name) & set("+:,() \t\n"):
-            raise InputError(f"{part.name!r} cannot name a {self.kind}", field=self.kind, expected="a name without + : , ( ) or blanks")
+            raise InputError(
+                f"{part.name!r} cannot name a {self.kind}",
+                field=self.kind,
+                expected="a name without + : , ( ) or blanks",
+            )
         self.parts[part.name] = part
 
     def get(self, name: str) -> P:
         """The part called ``name``. Raises InputError that lists what exists."""
         if name not in self.parts:
-            raise InputError(f"there is no {self.kind} {name!r}", field="policy", expected=f"one of {', '.join(sorted(self.parts))}")
+            raise InputError(
+                f"there is no {self.kind} {name!r}", field="policy", expected=f"one of {', '.join(sorted(self.parts))}"
+            )
         return self.parts[name]
 
     def remove(self, name: str) -> None:
@@ -119,7 +125,9 @@ def register_ordering(
     return register
 
 
-def register_placement(name: str, line: str = "", source: str = "user's own") -> Callable[[CalledPlacement], CalledPlacement]:
+def register_placement(
+    name: str, line: str = "", source: str = "user's own"
+) -> Callable[[CalledPlacement], CalledPlacement]:
     """Decorator that makes a Python function a placement under ``name``.
 
     The function gets a :class:`PlacementView` and returns how many GPUs to take of each node, i4[nodes]; the counts must add up
@@ -139,5 +147,7 @@ def check_keys(keys: Any, count: int, name: str) -> F8:
     values = np.asarray(keys, dtype=np.float64)
     if values.shape != (count,) or np.isnan(values).any():
         what = f"keys of shape {values.shape}" if values.shape != (count,) else "a NaN key"
-        raise InputError(f"the ordering {name!r} returned {what}", field="policy", expected=f"{count} numbers, one a waiting job")
+        raise InputError(
+            f"the ordering {name!r} returned {what}", field="policy", expected=f"{count} numbers, one a waiting job"
+        )
     return values

@@ -26,7 +26,11 @@ LATENCY_SAMPLES = 2000
 
 
 def simulate(
-    workload: Workload, cluster: Cluster, policy: str, options: SimOptions | None = None, progress: Progress | None = None
+    workload: Workload,
+    cluster: Cluster,
+    policy: str,
+    options: SimOptions | None = None,
+    progress: Progress | None = None,
 ) -> Schedule:
     """Replay ``workload`` on ``cluster`` under the policy named ``policy`` until every counted job has ended.
 
@@ -152,7 +156,15 @@ def _place(engine: Engine, w: World, policy: Policy) -> None:
     counts = np.asarray(policy.placement.called(view))
     name = policy.placement.name
     if counts.shape != free.shape or not np.issubdtype(counts.dtype, np.integer):
-        raise InputError(f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}", field="policy", expected=f"whole numbers, one for each of {len(free)} nodes")
+        raise InputError(
+            f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}",
+            field="policy",
+            expected=f"whole numbers, one for each of {len(free)} nodes",
+        )
     if (counts < 0).any() or (counts > free).any() or counts.sum() != need:
-        raise InputError(f"the placement {name!r} took {int(counts.sum())} GPUs for a gang of {need}, or some that are not free", field="policy", expected="free GPUs that add up to the gang")
+        raise InputError(
+            f"the placement {name!r} took {int(counts.sum())} GPUs for a gang of {need}, or some that are not free",
+            field="policy",
+            expected="free GPUs that add up to the gang",
+        )
     apply_counts(w, counts.astype(np.int64))

@@ -199,4 +199,3 @@ def stop(w: World, job: int) -> None:
     if changed > 0:
         contention.after_end(w, changed)
     w.si[at.VERSION] += 1
-

@@ -50,7 +50,13 @@ class Engine:
     """
 
     def __init__(
-        self, cluster: Cluster, workloads: Sequence[Workload], rule: EngineRule, options: SimOptions | None = None, *, window: int = 32
+        self,
+        cluster: Cluster,
+        workloads: Sequence[Workload],
+        rule: EngineRule,
+        options: SimOptions | None = None,
+        *,
+        window: int = 32,
     ) -> None:
         if window < 1:
             raise InputError(f"{window} shows no job", field="window", expected="at least 1")
@@ -100,11 +106,15 @@ class Engine:
             InputError: an answer is not among the legal ones; earlier clusters of the batch have moved on.
         """
         began = time.perf_counter()
-        bad = apply_all(self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int64), self.units)
+        bad = apply_all(
+            self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int64), self.units
+        )
         self.engine_s += time.perf_counter() - began
         if bad >= 0:
             kind = "job" if self._phases[bad] == at.JOB_PHASE else "unit"
-            raise InputError(f"{kind} action {actions[bad]} of cluster {bad} is not legal now", expected="an action its mask allows")
+            raise InputError(
+                f"{kind} action {actions[bad]} of cluster {bad} is not legal now", expected="an action its mask allows"
+            )
 
     def run(self, b: int = 0, progress: Progress | None = None) -> int:
         """Run one cluster until an answer is needed or nothing is left; reports the share of counted jobs that have ended."""
@@ -153,7 +163,7 @@ class Engine:
             restarts=ji[:, at.RESTARTS].astype(np.int32),
             level=ji[:, at.CROSSED].astype(np.int32),
             cancelled=status == at.CANCELLED,
-            useful_fraction=_useful(jf),
+            useful_fraction=jf[:, at.COMPUTE] / jf[:, at.BEST_ITER] if self.options.comm else np.ones(count),
             seg_job=w.sgi[:segments, 0].astype(np.int32),
             seg_island=w.sgi[:segments, 1].astype(np.int32),
             seg_count=w.sgi[:segments, 2].astype(np.int32),
@@ -164,8 +174,3 @@ class Engine:
             engine_s=self.engine_s,
             fragmented_gpu_s=float(w.sf[at.FRAGMENTED]),
         )
-
-
-def _useful(jf: F8) -> F8:
-    return jf[:, at.COMPUTE] / jf[:, at.BEST_ITER]
-

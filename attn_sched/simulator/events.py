@@ -1,6 +1,6 @@
 """Time: the next event, the clock, and what completions, arrivals, failures, cancellations and timers do.
 
-At equal times: completions, nodes that fail or return, cancellations, arrivals (by job number), timers; decisions come last. With
+At equal times: completions, nodes that fail or return, arrivals (by job number), cancellations, timers; decisions come last. With
 ``SINGLE_EVENTS`` (queueing ``commit`` and ``easy``) every event is handled alone, arrivals before completions.
 """
 
@@ -28,7 +28,9 @@ def guard_time(w: World) -> float:
         return head
     # Deadlines rise with the job number: go past the jobs whose deadline is over or that wait no more.
     job = w.si[at.GUARD_NEXT]
-    while job < w.si[at.NEXT_ARRIVAL] and (w.ji[job, at.STATUS] != at.WAITING or w.jf[job, at.SUBMIT] + w.cf[at.MAX_WAIT] <= now):
+    while job < w.si[at.NEXT_ARRIVAL] and (
+        w.ji[job, at.STATUS] != at.WAITING or w.jf[job, at.SUBMIT] + w.cf[at.MAX_WAIT] <= now
+    ):
         job += 1
     w.si[at.GUARD_NEXT] = job
     return w.jf[job, at.SUBMIT] + w.cf[at.MAX_WAIT] if job < w.si[at.NEXT_ARRIVAL] else np.inf
@@ -159,10 +161,15 @@ def _lose_jobs(w: World, island: int) -> None:
         total = w.jf[job, at.DURATION]
         done = max(0.0, total - w.jf[job, at.LEFT])
         step = w.cf[at.CHECKPOINT]
-        kept = np.floor(done / step) * step if step > 0.0 else 0.0
+        kept = 0.0
+        if step > 0.0:
+            # A job that fails again while it pays its restart cost has not lost the checkpoint it restarted from.
+            w.ji[job, at.CHECKPOINTS] = max(w.ji[job, at.CHECKPOINTS], int(np.floor(done / step)))
+            kept = w.ji[job, at.CHECKPOINTS] * step
         w.jf[job, at.LEFT] = total - kept
         w.ji[job, at.RESTARTS] += 1
         enqueue(w, job)
+        w.si[at.GUARD_NEXT] = min(w.si[at.GUARD_NEXT], job)  # it waits again: its deadline may be to come
         i = 0  # the heap has changed: look again from its top
 
 
@@ -177,6 +184,8 @@ def _change(w: World, vertex: int, up: bool) -> None:
         level -= 1
     for island in range(lo, hi):
         if up:
+            if w.down[island] == 0:  # it was not down
+                continue
             w.down[island] -= 1
             if w.down[island] == 0:
                 _offer(w, island, 1)
@@ -239,14 +248,14 @@ def advance(w: World) -> bool:
         x = si[at.NEXT_CHANGE]
         si[at.NEXT_CHANGE] = x + 1
         _change(w, int(w.changes[x, 1]), w.changes[x, 2] > 0.0)
-    while _cancel_time(w) <= t:
-        job = w.cq[si[at.N_CANCELS]]
-        si[at.N_CANCELS] += 1
-        _cancel(w, job)
     while si[at.NEXT_ARRIVAL] < si[at.N_JOBS] and w.jf[si[at.NEXT_ARRIVAL], at.SUBMIT] <= t:
         job = si[at.NEXT_ARRIVAL]
         si[at.NEXT_ARRIVAL] = job + 1
         _arrive(w, job)
+    while _cancel_time(w) <= t:
+        job = w.cq[si[at.N_CANCELS]]
+        si[at.N_CANCELS] += 1
+        _cancel(w, job)
     while si[at.N_TIMERS] > 0 and w.jf[w.th[0], at.DEADLINE] <= t:
         _ripen(w)
     return True

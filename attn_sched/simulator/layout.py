@@ -16,7 +16,9 @@ I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
 
 # ---- ti[V, :]: the tree. Vertices stand islands first, level by level, root last; children of a vertex are contiguous.
-PARENT, CHILD_LO, CHILD_HI, LEVEL, NODE, UNIT = range(6)  # NODE, UNIT: the vertex's own ancestor at these levels, -1 above them
+PARENT, CHILD_LO, CHILD_HI, LEVEL, NODE, UNIT = range(
+    6
+)  # NODE, UNIT: the vertex's own ancestor at these levels, -1 above them
 TI_COLUMNS = 6
 # ---- tf[V, :]
 CAPACITY, LATENCY, GPU_CAPACITY, GPU_LATENCY = range(4)  # uplink of the vertex; uplink of each GPU (islands only)
@@ -35,9 +37,12 @@ JF_COLUMNS = 24
 # ---- ji[J, :]: a job's integers
 GPUS, USER, GROUP, TYPES, CLASS, FIT = range(0, 6)  # TYPES: bit mask of allowed GPU types
 STATUS, POS, RPOS, TPOS, PREV, NEXT = range(6, 12)  # places in the class heap, finish heap, timer heap; queue links
-ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED = range(12, 18)  # CROSSED: highest level crossed; PLACED: GPU type
+ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED = range(
+    12, 18
+)  # CROSSED: highest level crossed; PLACED: GPU type
 SKEWED, PRIORITY, ISLANDS, LIVE = range(18, 22)  # ISLANDS used now; LIVE: last seen by a preemptive pass
-JI_COLUMNS = 22
+CHECKPOINTS = 22  # checkpoints that failures have sent the job back to
+JI_COLUMNS = 23
 
 # values of STATUS
 ABSENT, FUTURE, WAITING, RUNNING, DONE, CANCELLED = range(6)
@@ -55,7 +60,9 @@ C_BASE, C_FRESH, C_RIPE, C_FIT = range(4)  # segment of the heaps; sizes of the 
 F_GPUS, F_TYPES, F_VERSION, F_FITS, F_CROSSED = range(5)
 FI_COLUMNS = 5
 # ---- ff[F, :], pf[:]: what a placement meets on its way
-P_SHARE, P_ALPHA, P_GPU_SHARE, P_GPU_ALPHA, P_SPAN, P_MOST, P_CROSSED = range(7)  # SPAN: islands; MOST: GPUs in the fullest one
+P_SHARE, P_ALPHA, P_GPU_SHARE, P_GPU_ALPHA, P_SPAN, P_MOST, P_CROSSED = range(
+    7
+)  # SPAN: islands; MOST: GPUs in the fullest one
 P_COLUMNS = 7
 
 # ---- uf[U, :], ui[U, :]: users
@@ -63,13 +70,55 @@ U_GPU_TIME, U_SYNCED, U_SLOWDOWNS = range(3)  # GPU-seconds used; sum of bounded
 U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
 
 # ---- sf[:]: scalars
-(NOW, ACTIVE_INTEGRAL, FRAGMENTED, ALLOCATED, TIMER, SHADOW, SYSTEM_INTEGRAL, WAIT_SUM, WAIT_INTEGRAL, JAIN_SUM, JAIN_SQUARES,
- GAIN_SUM) = range(12)
+(
+    NOW,
+    ACTIVE_INTEGRAL,
+    FRAGMENTED,
+    ALLOCATED,
+    TIMER,
+    SHADOW,
+    SYSTEM_INTEGRAL,
+    WAIT_SUM,
+    WAIT_INTEGRAL,
+    JAIN_SUM,
+    JAIN_SQUARES,
+    GAIN_SUM,
+) = range(12)
 SF_COLUMNS = 12
 # ---- si[:]
-(NEXT_ARRIVAL, N_FINISH, N_TIMERS, N_WAITING, Q_HEAD, Q_TAIL, E_FREE, PICKED, PHASE, COUNTED_LEFT, DECISIONS, EVENTS, VERSION,
- NEXT_CHANGE, N_SEGMENTS, ACTIVE, N_RUNNING, N_LIVE, N_PICKS, PICK_JOB, PICK_TYPE, PICK_LEFT, HELD_NOW, STAMP, N_JOBS,
- JAIN_USERS, N_CANCELS, N_TOUCHED, RUNNING_GPUS, ASKED, GUARD_NEXT) = range(31)
+(
+    NEXT_ARRIVAL,
+    N_FINISH,
+    N_TIMERS,
+    N_WAITING,
+    Q_HEAD,
+    Q_TAIL,
+    E_FREE,
+    PICKED,
+    PHASE,
+    COUNTED_LEFT,
+    DECISIONS,
+    EVENTS,
+    VERSION,
+    NEXT_CHANGE,
+    N_SEGMENTS,
+    ACTIVE,
+    N_RUNNING,
+    N_LIVE,
+    N_PICKS,
+    PICK_JOB,
+    PICK_TYPE,
+    PICK_LEFT,
+    HELD_NOW,
+    STAMP,
+    N_JOBS,
+    JAIN_USERS,
+    N_CANCELS,
+    N_TOUCHED,
+    RUNNING_GPUS,
+    ASKED,
+    GUARD_NEXT,
+) = range(31)
 SI_COLUMNS = 31
 
 # values of PHASE and of what the loop returns
@@ -79,8 +128,26 @@ DONE_PHASE, JOB_PHASE, UNIT_PHASE, NEED_SPACE, KEYS_PHASE, PLACE_PHASE = range(6
 THETA, PATIENCE, MAX_WAIT, RESTART_COST, CHECKPOINT, THRESHOLD_1, THRESHOLD_2, LEASE = range(8)
 CF_COLUMNS = 8
 # ---- ci[:]: options, integers
-(ORDER, QUEUEING, PLACEMENT, HOLD, COMM, CONTENTION, ALLREDUCE, GUARD, RECORD, NODE_LEVEL, UNIT_LEVEL, TOP_LEVEL, N_TYPES,
- SINGLE_EVENTS, WINDOW, COST_BASE, PREEMPT, CLASSED) = range(18)
+(
+    ORDER,
+    QUEUEING,
+    PLACEMENT,
+    HOLD,
+    COMM,
+    CONTENTION,
+    ALLREDUCE,
+    GUARD,
+    RECORD,
+    NODE_LEVEL,
+    UNIT_LEVEL,
+    TOP_LEVEL,
+    N_TYPES,
+    SINGLE_EVENTS,
+    WINDOW,
+    COST_BASE,
+    PREEMPT,
+    CLASSED,
+) = range(18)
 CI_COLUMNS = 18
 
 # ORDER
@@ -90,7 +157,18 @@ NO_PREEMPTION, SRTF, SRSF, TIRESIAS, THEMIS = range(5)
 # QUEUEING
 STRICT, SKIP, COMMIT, EASY = range(4)
 # PLACEMENT
-TOPO_BEST_FIT, BEST_FIT, FIRST_FIT, LOAD_BALANCE, RANDOM, SKEW, LEAST_WORKLOAD, LEAST_CONTENTION, PLACE_CALLED, PLACE_AGENT = range(10)
+(
+    TOPO_BEST_FIT,
+    BEST_FIT,
+    FIRST_FIT,
+    LOAD_BALANCE,
+    RANDOM,
+    SKEW,
+    LEAST_WORKLOAD,
+    LEAST_CONTENTION,
+    PLACE_CALLED,
+    PLACE_AGENT,
+) = range(10)
 # CONTENTION, ALLREDUCE
 NONE, EQUAL, MAXMIN = range(3)
 RING, HIERARCHICAL = range(2)

@@ -252,7 +252,11 @@ def apply_all(address: int, phases: I8, windows: I8, actions: I8, units: I8) -> 
             if not apply_job(world_at(address, b), windows[b], actions[b]):
                 return b
         elif phases[b] == at.UNIT_PHASE:
-            if actions[b] < 0 or actions[b] >= units.shape[0] or not apply_unit(world_at(address, b), units[actions[b]]):
+            if (
+                actions[b] < 0
+                or actions[b] >= units.shape[0]
+                or not apply_unit(world_at(address, b), units[actions[b]])
+            ):
                 return b
     return -1
 

@@ -36,7 +36,9 @@ class SimOptions:
     seed: int = 0
     record_segments: bool = True  # who held which GPUs when; needed for Gantt charts and exact utilisation
     changes: tuple[NodeChange, ...] = ()
-    checkpoint_s: float | None = None  # jobs on failed nodes restart from the last multiple of this work; None: from zero
+    checkpoint_s: float | None = (
+        None  # jobs on failed nodes restart from the last multiple of this work; None: from zero
+    )
 
     def __post_init__(self) -> None:
         if self.contention not in CONTENTION:
@@ -48,7 +50,9 @@ class SimOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise InputError(f"{value} is not a time", field=field, expected="seconds, at least 0")
         if self.checkpoint_s == 0:
-            raise InputError("0 would checkpoint without end", field="checkpoint_s", expected="seconds above 0, or None")
+            raise InputError(
+                "0 would checkpoint without end", field="checkpoint_s", expected="seconds above 0, or None"
+            )
         if self.seed < 0:
             raise InputError(f"{self.seed} is negative", field="seed", expected="a whole number of at least 0")
 

@@ -421,7 +421,15 @@ def remaining_estimate(w: World, job: int) -> float:
     left = w.jf[job, at.LEFT]
     if w.ji[job, at.STATUS] == at.RUNNING:
         left -= (w.sf[at.NOW] - w.jf[job, at.SYNCED]) * w.jf[job, at.RATE]
-    return left + (w.jf[job, at.ESTIMATE] - w.jf[job, at.DURATION])
+    return estimated_left(w, job, left)
+
+
+@njit
+def estimated_left(w: World, job: int, left: float) -> float:
+    """Ideal seconds of work left by the job's estimate when ``left`` are in truth; the same, to the last bit, if it is right."""
+    if w.jf[job, at.ESTIMATE] == w.jf[job, at.DURATION]:
+        return left
+    return w.jf[job, at.ESTIMATE] - (w.jf[job, at.DURATION] - left)
 
 
 @njit

@@ -38,13 +38,21 @@ class EngineRule:
     def __post_init__(self) -> None:
         if self.theta is not None:
             if not (math.isfinite(self.theta) and self.theta >= 1):
-                raise InputError(f"{self.theta:g} is below 1", field="theta", expected="a slowdown of at least 1, as in hold(1.5,0.5)")
+                raise InputError(
+                    f"{self.theta:g} is below 1",
+                    field="theta",
+                    expected="a slowdown of at least 1, as in hold(1.5,0.5)",
+                )
             if not (math.isfinite(self.patience) and self.patience >= 0):
                 raise InputError(
-                    f"{self.patience:g} is not a patience", field="patience", expected="a number of at least 0, as in hold(1.5,0.5)"
+                    f"{self.patience:g} is not a patience",
+                    field="patience",
+                    expected="a number of at least 0, as in hold(1.5,0.5)",
                 )
         if self.preempt != at.NO_PREEMPTION and self.theta is not None:
-            raise InputError("a preemptive policy starts what ranks first and cannot hold", field="policy", expected="no hold(...)")
+            raise InputError(
+                "a preemptive policy starts what ranks first and cannot hold", field="policy", expected="no hold(...)"
+            )
 
     @property
     def classed(self) -> bool:

@@ -54,7 +54,9 @@ class Schedule:
         count = len(self.seg_job)
         offsets = np.concatenate([[0], np.cumsum(self.seg_count, dtype=np.int64)])
         ids = np.empty(int(offsets[-1]), dtype=np.int32)
-        free = [list(range(self.cluster.gpu_off[i], self.cluster.gpu_off[i + 1])) for i in range(self.cluster.num_islands)]
+        free = [
+            list(range(self.cluster.gpu_off[i], self.cluster.gpu_off[i + 1])) for i in range(self.cluster.num_islands)
+        ]
         busy: list[list[tuple[float, int]]] = [[] for _ in range(self.cluster.num_islands)]  # (end, segment) heaps
         ends = np.where(np.isnan(self.seg_end), np.inf, self.seg_end)
         # Segments stand in the order in which the engine made them, which is also right among equal start times.
@@ -79,8 +81,14 @@ class Schedule:
         order = np.argsort(self.seg_job, kind="stable")
         lengths = np.diff(offsets)[order]
         # GPU ids regrouped so that each job's segments stand together.
-        take = np.repeat(offsets[:-1][order], lengths) + np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        gpus = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32()), pa.array(ids[take]))
+        take = (
+            np.repeat(offsets[:-1][order], lengths)
+            + np.arange(int(lengths.sum()))
+            - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        )
+        gpus = pa.ListArray.from_arrays(
+            pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32()), pa.array(ids[take])
+        )
         segment = pa.StructArray.from_arrays(
             [pa.array(self.seg_start[order]), _nullable(self.seg_end[order]), gpus], names=["start_s", "end_s", "gpus"]
         )

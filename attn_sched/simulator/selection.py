@@ -12,7 +12,7 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import sync_user
 from attn_sched.simulator.fitting import best_slowdown, class_fits, job_fits, placed_slowdown
 from attn_sched.simulator.state import World
-from attn_sched.simulator.placement import fits, remaining_estimate
+from attn_sched.simulator.placement import estimated_left, fits
 from attn_sched.simulator.placing import place
 
 
@@ -86,7 +86,7 @@ def ends_before(w: World, job: int, limit: float) -> bool:
 @njit
 def expected_end(w: World, job: int) -> float:
     """When a running job should end by its estimate at its present speed; now, if it runs past its estimate."""
-    left = w.jf[job, at.LEFT] + (w.jf[job, at.ESTIMATE] - w.jf[job, at.DURATION])
+    left = estimated_left(w, job, w.jf[job, at.LEFT])
     return max(w.sf[at.NOW], w.jf[job, at.SYNCED] + left / w.jf[job, at.RATE])
 
 
@@ -168,7 +168,9 @@ def _scan_best(w: World, only_fitting: bool, limit: float) -> int:
     while job >= 0:
         key = w.jf[job, at.KEY] if static else dynamic_key(w, job)
         if best < 0 or key < best_key:
-            if not only_fitting or (job_fits(w, job) and not held(w, job) and (limit == np.inf or ends_before(w, job, limit))):
+            if not only_fitting or (
+                job_fits(w, job) and not held(w, job) and (limit == np.inf or ends_before(w, job, limit))
+            ):
                 best = job
                 best_key = key
         job = w.ji[job, at.NEXT]

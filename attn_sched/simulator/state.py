@@ -156,7 +156,9 @@ def world_at(typing_context: Any, address: types.Type, b: types.Type) -> Any:
     """In a kernel: the handle of cluster ``b`` of the batch whose tables stand at ``address`` (both int64)."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        base, row = (context.cast(builder, arg, kind, types.int64) for arg, kind in zip(args, signature.args, strict=True))
+        base, row = (
+            context.cast(builder, arg, kind, types.int64) for arg, kind in zip(args, signature.args, strict=True)
+        )
         return builder.add(base, builder.mul(row, ir.Constant(ir.IntType(64), ROW_BYTES)))
 
     return world_type(address, b), build

@@ -106,7 +106,11 @@ def _changes(cluster: Cluster, options: SimOptions) -> F8:
     rows = []
     for change in options.changes:
         if change.vertex not in names:
-            raise InputError(f"{cluster.name} has no {change.vertex!r}", field="changes", expected="a vertex such as " + cluster.vertex_names[0])
+            raise InputError(
+                f"{cluster.name} has no {change.vertex!r}",
+                field="changes",
+                expected="a vertex such as " + cluster.vertex_names[0],
+            )
         rows.append((change.time_s, names[change.vertex], 1.0 if change.up else -1.0))
     rows.sort(key=lambda row: row[0])
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
@@ -134,7 +138,9 @@ def check_workload(workload: Workload, cluster: Cluster) -> None:
     unknown = np.flatnonzero(~np.isfinite(workload.duration_s))
     if len(unknown):
         raise InputError(
-            f"job {workload.job_id[unknown[0]]} has no duration, so the log cannot be replayed", file=workload.name, field="duration"
+            f"job {workload.job_id[unknown[0]]} has no duration, so the log cannot be replayed",
+            file=workload.name,
+            field="duration",
         )
     for field in ("submit_s", "estimate_s", "grad_bytes", "compute_s", "overlap"):
         bad = np.flatnonzero(~np.isfinite(getattr(workload, field)))
@@ -158,7 +164,13 @@ def check_workload(workload: Workload, cluster: Cluster) -> None:
 
 
 def make_world(
-    cluster: Cluster, workloads: Sequence[Workload], rule: EngineRule, options: SimOptions, *, window: int = 32, segments: int | None = None
+    cluster: Cluster,
+    workloads: Sequence[Workload],
+    rule: EngineRule,
+    options: SimOptions,
+    *,
+    window: int = 32,
+    segments: int | None = None,
 ) -> Batch:
     """Lay out a batch: one cluster shape, one rule, one workload per cluster. Shorter workloads are padded.
 
@@ -172,7 +184,9 @@ def make_world(
     for workload in workloads:
         check_workload(workload, cluster)
     if len(cluster.gpu_types) > MAX_TYPES:
-        raise InputError(f"{len(cluster.gpu_types)} GPU types are too many", file=cluster.name, expected=f"at most {MAX_TYPES}")
+        raise InputError(
+            f"{len(cluster.gpu_types)} GPU types are too many", file=cluster.name, expected=f"at most {MAX_TYPES}"
+        )
     batch = len(workloads)
     jobs = max(len(w.submit_s) for w in workloads)
     users = max(len(w.user_names) for w in workloads)
@@ -253,7 +267,11 @@ def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, 
         keys = np.asarray(rule.keys(workload, stream(options.seed + b, "ordering")), dtype=np.float64)
         bad = np.flatnonzero(np.isnan(keys)) if keys.shape == (count,) else np.array([-1])
         if len(bad):
-            what = f"the keys have shape {keys.shape}" if bad[0] < 0 else f"the key of job {workload.job_id[bad[0]]} is NaN"
+            what = (
+                f"the keys have shape {keys.shape}"
+                if bad[0] < 0
+                else f"the key of job {workload.job_id[bad[0]]} is NaN"
+            )
             raise InputError(what, field="ordering", expected=f"{count} numbers, one a job, smallest first")
         rows[:, at.KEY] = keys
     whole = ji[:count]

@@ -36,9 +36,11 @@ class Network:
 
     @property
     def skewed(self) -> bool:
-        """Whether one tensor dominates, so that the job suffers when spread: the model skew of Tiresias (Gu et al.,
-        NSDI '19, section 3.3). Tiresias profiles message sizes at run time; here the largest tensor's share stands for
-        it."""
+        """Whether one tensor dominates, so that the job suffers when spread.
+
+        This is the model skew that decides placement in Tiresias (Gu et al., NSDI '19). Tiresias profiles message sizes
+        at run time; here the largest tensor's share of the parameters stands for it.
+        """
         return self.largest_tensor >= SKEW_THRESHOLD * self.parameters
 
 

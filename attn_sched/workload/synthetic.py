@@ -1,7 +1,7 @@
 """Synthetic logs with the statistics of published ones, for those who have no log at hand.
 
-Each family is a YAML file in ``families/`` whose numbers carry their sources. Drawn independently per session (a single
-job or a burst): arrival, user, GPUs; per job: duration. Everything is vectorised.
+Each family is a YAML file in ``families/`` whose numbers carry their sources. A session is a single job or a burst; its
+jobs share arrival, user and GPUs. Durations are drawn job by job. Everything is vectorised.
 """
 
 from __future__ import annotations
@@ -115,7 +115,11 @@ def synth(family: str, jobs: int, seed: int = 0) -> Trace:
     session = _sessions(stats, jobs, stream(seed, f"synth {family} sessions"))
     sessions = int(session[-1]) + 1
     submit = _arrivals(stats, jobs, session, stream(seed, f"synth {family} arrivals"))
-    gpus = _draw(stats.gpus, sessions, stream(seed, f"synth {family} gpus"))[session]
+    # Dealt rather than drawn, so that a burst of rare large jobs does not distort the mix.
+    mix = np.array(list(stats.gpus.values()))
+    sizes = np.array(list(stats.gpus), dtype=np.int64)
+    dealt = deal_jobs(np.bincount(session), mix / mix.sum(), stream(seed, f"synth {family} gpus"))
+    gpus = sizes[dealt][session]
     duration = _durations(stats, gpus, stream(seed, f"synth {family} durations"))
     order = np.argsort(submit, kind="stable")
     submit, session, gpus, duration = submit[order], session[order], gpus[order], duration[order]

@@ -13,7 +13,7 @@ from attn_sched.workload.workload import Workload
 CHOICES = ("trace", "per-job", "synthetic")
 UNKNOWN = "(unknown)"
 TOP_USERS = 0.05
-# Helios' top 5 % of users take 45 to 60 % of the GPU time (Hu et al., SC '21, section 3.3).
+# Helios' top 5 % of users take 45 to 60 % of the GPU time (Hu et al., SC '21, user characterisation).
 TOP_SHARE = 0.5
 MAX_USERS = 400
 

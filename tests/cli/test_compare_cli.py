@@ -118,6 +118,7 @@ def test_reference_can_be_chosen(trace: Path) -> None:
         (("--windows", "2", "--warmup", "-5"), "warmup"),
         (("--reference", "ljf"), "ljf"),
         (("--jobs", "0"), "--jobs"),
+        (("--policies", "fifo+first-fit,srtf+first-fit", "--max-wait", "60"), "max-wait"),
         (("--restart-cost", "-1"), "restart-cost"),
         (("--cluster", "atlantis"), "atlantis"),
         (("--group", "nobody"), "nobody"),

@@ -19,6 +19,7 @@ from attn_sched.evaluation.comparison import Comparison
 from attn_sched.evaluation.formatting import (
     DASH,
     MINUS,
+    describe_info,
     format_change,
     format_duration,
     format_number,
@@ -250,3 +251,16 @@ def test_values_in_their_units() -> None:
     assert format_number(0.5) == "0.5000" and format_number(float("inf")) == DASH
     assert format_change(-90, "s") == f"{MINUS}1.5 min" and format_change(0.0, "ratio") == "±0.000"
     assert format_range(60, 120, "s", 90) == f"1{DASH}2 min" and format_range(0, 0, "s", 0) == "0 s"
+
+
+def test_facts_of_a_workload_in_words() -> None:
+    info = {
+        "dropped": {"no end": 1200},
+        "load": None,
+        "restart_cost_s": 2.0,
+        "comm": False,
+        "seed": 3,
+        "window": {"first": 1},
+    }
+    assert describe_info(info) == ["left out: no end: 1,200", "restart cost: 2 s", "comm: off", "window: first: 1"]
+    assert describe_info(info, ("comm",)) == ["comm: off"]

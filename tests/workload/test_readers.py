@@ -69,6 +69,8 @@ def zipped(files: dict[str, str]) -> bytes:
 def test_zip_with_two_logs_is_refused(load: Load) -> None:
     with pytest.raises(InputError, match="holds 2 job logs among 2 files"):
         load(zipped({"a": samples.GOLDEN, "b": samples.MIRROR}))
+    forced = ReadOptions(format="mirror")
+    assert load(zipped({"a": samples.GOLDEN, "b": samples.MIRROR}), forced).provenance.format == "mirror"
 
 
 def test_philly(load: Load) -> None:

@@ -92,7 +92,8 @@ def _pick_member(source: Source, members: list[str], forced: str | None) -> Sour
     known = []
     for member in members:
         candidate = replace(source, member=member)
-        if forced is None and detect(candidate.head()) is not None:
+        head = candidate.head()
+        if READERS[forced].sniff(head) if forced is not None else detect(head) is not None:
             known.append(candidate)
     if len(known) == 1:
         return known[0]

@@ -42,7 +42,7 @@ def _is_pai_task(head: Head) -> bool:
         return all(cell == "" or is_number(cell) for cell in (row[2], *row[4:9]))
 
     # One broken row must be named, not make the file unrecognisable.
-    return bool(rows) and fits(rows[0]) and sum(map(fits, rows)) * 2 > len(rows)
+    return sum(map(fits, rows)) * 2 > len(rows)
 
 
 def _pai_blocks(source: Source) -> tuple[Iterator[Block], bool]:

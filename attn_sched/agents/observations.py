@@ -1,0 +1,284 @@
+"""Observations: the state of each cluster as padded tokens with masks, built by one compiled function for every user of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, MAX_LEVEL, UNIT_FEATURES
+from attn_sched.jit import njit
+from attn_sched.simulator import layout as at
+from attn_sched.simulator import links
+from attn_sched.simulator.engine import Ask, Engine
+from attn_sched.simulator.fitting import best_path, best_slowdown
+from attn_sched.simulator.layout import I8
+from attn_sched.simulator.loop import hold_legal, job_legal, unit_free
+from attn_sched.simulator.selection import estimate, expected_end
+from attn_sched.simulator.state import World, world_at
+
+F4 = npt.NDArray[np.float32]
+I1 = npt.NDArray[np.int8]
+
+# Places of the features in their rows; the names are in ``schema``.
+(_WAIT, _ESTIMATE, _RATIO, _GPUS, _BYTES, _COMM, _FITS, _LEVEL) = range(8)
+(_SLOWDOWN, _SHARE, _USER_SLOWDOWN, _PENDING, _AGE) = range(_LEVEL + MAX_LEVEL + 1, _LEVEL + MAX_LEVEL + 6)
+(_FREE, _WHOLE, _NEXT, _UNTIL, _PICKED, _PICKED_RACK, _UPLINK, _RACK_UPLINK, _MARGINAL, _COMPLETES) = range(10)
+(_QUEUE, _FREE_SHARE, _ASKED, _MEAN_WAIT, _MAX_WAIT, _JAIN, _NEED, _WEIGHTS) = range(8)
+
+_LOG_WEEK = float(np.log1p(7 * 86_400.0))
+_LOG_MANY = float(np.log1p(1000.0))
+
+
+@njit
+def _time(seconds: float) -> float:
+    return np.log1p(max(0.0, seconds)) / _LOG_WEEK
+
+
+@njit
+def _count(number: float) -> float:
+    return np.log1p(number) / _LOG_MANY
+
+
+@njit
+def _slow(slowdown: float) -> float:
+    return 1.0 - 1.0 / slowdown
+
+
+@njit
+def observe_job(w: World, job: int, fits: bool, out: F4) -> None:
+    """Features of one waiting (or just selected) job, but for its age rank: out f4[len(JOB_FEATURES)]."""
+    now = w.sf[at.NOW]
+    wait = now - w.jf[job, at.SUBMIT]
+    d = estimate(w, job)
+    user = w.ji[job, at.USER]
+    out[_WAIT] = _time(wait)
+    out[_ESTIMATE] = _time(d)
+    out[_RATIO] = np.log1p(wait / d) / 5.0
+    out[_GPUS] = np.log2(w.ji[job, at.GPUS]) / 10.0
+    out[_BYTES] = np.log10(max(w.jf[job, at.GRAD], 1e6) / 1e6) / 4.0
+    out[_COMM] = 1.0 - w.jf[job, at.COMPUTE] / w.jf[job, at.BEST_ITER]
+    out[_FITS] = 1.0 if fits else 0.0
+    for k in range(_LEVEL, _LEVEL + MAX_LEVEL + 1):
+        out[k] = 0.0
+    out[_SLOWDOWN] = 1.0
+    if fits:
+        level = best_path(w, w.ji[job, at.FIT])
+        if level >= 0:
+            out[_LEVEL + min(level, MAX_LEVEL)] = 1.0
+            out[_SLOWDOWN] = _slow(best_slowdown(w, job))
+    running = w.si[at.RUNNING_GPUS]
+    out[_SHARE] = w.ui[user, at.U_GPUS] / running if running > 0 else 0.0
+    out[_USER_SLOWDOWN] = 0.0
+    if w.ui[user, at.U_FINISHED] > 0 and w.sf[at.JAIN_SUM] > 0.0:
+        own = w.uf[user, at.U_SLOWDOWNS] / w.ui[user, at.U_FINISHED]
+        every = w.sf[at.JAIN_SUM] / w.si[at.JAIN_USERS]
+        out[_USER_SLOWDOWN] = min(1.0, max(-1.0, np.log(own / every) / 4.0))
+    out[_PENDING] = _count(w.ui[user, at.U_WAITING])
+
+
+@njit
+def _releases(w: World, units: I8, unit_of: I8, out: F4) -> None:
+    """When running jobs free the units, by their estimates."""
+    now = w.sf[at.NOW]
+    for u in range(units.shape[0]):
+        out[u, _NEXT] = np.inf
+        out[u, _UNTIL] = 0.0
+    for i in range(w.si[at.N_FINISH]):
+        job = w.fh[i]
+        left = expected_end(w, job) - now
+        e = w.ji[job, at.ENTRY]
+        while e >= 0:
+            v = w.en[e, at.E_VERTEX]
+            if w.ti[v, at.LEVEL] == 1:
+                u = unit_of[v]
+                out[u, _NEXT] = min(out[u, _NEXT], left)
+                out[u, _UNTIL] = max(out[u, _UNTIL], left)
+            e = w.en[e, at.E_NEXT]
+    for u in range(units.shape[0]):
+        out[u, _NEXT] = _time(out[u, _NEXT]) if out[u, _NEXT] < np.inf else 0.0
+        out[u, _UNTIL] = _time(out[u, _UNTIL])
+
+
+@njit
+def _marginal(w: World, job: int, unit: int, take: int) -> float:
+    """Slowdown of ``job`` on its picks so far with ``take`` GPUs of ``unit`` (counted in its first islands) added."""
+    need = w.ji[job, at.GPUS]
+    if not w.ci[at.COMM] or need <= 1:
+        return 1.0
+    picks = w.si[at.N_PICKS]
+    size = picks
+    lo = unit
+    hi = unit + 1
+    for _ in range(w.ti[unit, at.LEVEL] - 1):
+        lo = w.ti[lo, at.CHILD_LO]
+        hi = w.ti[hi - 1, at.CHILD_HI]
+    for t in range(w.free.shape[0]):
+        if w.si[at.PICK_TYPE] >= 0 and t != w.si[at.PICK_TYPE]:
+            continue
+        for island in range(lo, hi):
+            count = min(take, w.free[t, island])
+            if count > 0 and size < w.pk.shape[0]:
+                w.pk[size, 0] = island
+                w.pk[size, 1] = count
+                size += 1
+                take -= count
+    touched = links.touch(w, size)
+    links.path(w, touched, need, 1, w.pf)
+    slowdown = links.path_slowdown(w, job, w.pf, w.pf[at.P_SHARE])
+    links.untouch(w)
+    return slowdown
+
+
+@njit
+def _observe_units(w: World, units: I8, unit_of: I8, placing: bool, out: F4, mask: I1) -> None:
+    _releases(w, units, unit_of, out)
+    types = w.free.shape[0]
+    need = 0
+    gang = 1
+    job = -1
+    if placing:
+        job = w.si[at.PICK_JOB]
+        need = w.si[at.PICK_LEFT]
+        gang = w.ji[job, at.GPUS]
+    vertices = w.ti.shape[0]
+    for v in range(vertices):
+        w.vf[v] = 0.0
+    if placing:
+        for i in range(w.si[at.N_PICKS]):
+            v = w.pk[i, 0]
+            while v >= 0:
+                w.vf[v] += w.pk[i, 1]
+                v = w.ti[v, at.PARENT]
+    # Single GPUs as units: those of an island are alike, so the busy ones of an island stand before its free ones.
+    single = w.ci[at.UNIT_LEVEL] == 0
+    last = -1
+    place = 0
+    for u in range(units.shape[0]):
+        v = units[u]
+        place = place + 1 if v == last else 0
+        last = v
+        free = 0
+        have = 0
+        for t in range(types):
+            free += w.free[t, v]
+            have += w.cap[t, v]
+        is_free = place >= have - free
+        if single:
+            out[u, _FREE] = 1.0 if is_free else 0.0
+            out[u, _WHOLE] = out[u, _FREE]
+        else:
+            out[u, _FREE] = free / have
+            out[u, _WHOLE] = 1.0 if free == have else 0.0
+        up = w.ti[v, at.PARENT]
+        out[u, _UPLINK] = _count(w.lk[v, at.L_JOBS])
+        out[u, _RACK_UPLINK] = _count(w.lk[up, at.L_JOBS]) if up >= 0 else 0.0
+        out[u, _PICKED] = w.vf[v] / gang
+        out[u, _PICKED_RACK] = w.vf[up] / gang if up >= 0 else 0.0
+        out[u, _MARGINAL] = 0.0
+        out[u, _COMPLETES] = 0.0
+        mask[u] = 0
+        if placing:
+            room = unit_free(w, v)
+            if single:
+                room = min(room, 1) if is_free else 0
+            if room > 0:
+                mask[u] = 1
+                out[u, _MARGINAL] = _slow(_marginal(w, job, v, min(room, need)))
+                out[u, _COMPLETES] = 1.0 if room >= need else 0.0
+
+
+@njit
+def observe(
+    w: World, phase: int, window: I8, units: I8, unit_of: I8, weights: F4,
+    jobs: F4, job_mask: I1, unit_rows: F4, unit_mask: I1, glob: F4, chosen: F4,
+) -> None:  # fmt: skip
+    """Fill the observation of one cluster; see ``Observations`` for shapes."""
+    size = window.shape[0]
+    placing = phase == at.UNIT_PHASE
+    waiting = 0
+    while waiting < size and window[waiting] >= 0:
+        waiting += 1
+    asked = 0
+    any_legal = False
+    for i in range(waiting):
+        job = window[i]
+        asked += w.ji[job, at.GPUS]
+        if not placing:
+            legal = job_legal(w, job)
+            any_legal = any_legal or legal
+            observe_job(w, job, legal, jobs[i])
+            jobs[i, _AGE] = 1.0 - i / max(1, waiting - 1)
+            job_mask[i] = 1 if legal else 0
+    shown = 0 if placing else waiting  # the GPU agent sees the job it places, not the queue
+    jobs[shown:] = 0.0
+    job_mask[shown:size] = 0
+    job_mask[size] = 1 if not placing and (hold_legal(w) or not any_legal) else 0
+    chosen[:] = 0.0
+    if placing:
+        observe_job(w, w.si[at.PICK_JOB], w.si[at.N_PICKS] == 0, chosen)
+    _observe_units(w, units, unit_of, placing, unit_rows, unit_mask)
+    root = w.cap.shape[1] - 1
+    gpus = 0
+    free = 0
+    for t in range(w.cap.shape[0]):
+        gpus += w.cap[t, root]
+        free += w.free[t, root]
+    queue = w.si[at.N_WAITING]
+    glob[_QUEUE] = _count(queue)
+    glob[_FREE_SHARE] = free / gpus
+    glob[_ASKED] = _count(asked / gpus)
+    glob[_MEAN_WAIT] = _time(w.sf[at.WAIT_SUM] / queue) if queue > 0 else 0.0
+    glob[_MAX_WAIT] = _time(w.sf[at.NOW] - w.jf[w.si[at.Q_HEAD], at.SUBMIT]) if queue > 0 else 0.0
+    glob[_JAIN] = 1.0
+    if w.si[at.JAIN_USERS] > 0:
+        glob[_JAIN] = w.sf[at.JAIN_SUM] ** 2 / (w.si[at.JAIN_USERS] * w.sf[at.JAIN_SQUARES])
+    glob[_NEED] = np.log2(1.0 + w.si[at.PICK_LEFT]) / 10.0 if placing else 0.0
+    glob[_WEIGHTS:] = weights
+
+
+@njit
+def observe_all(
+    address: int, phases: I8, windows: I8, units: I8, unit_of: I8, weights: F4,
+    jobs: F4, job_mask: I1, unit_rows: F4, unit_mask: I1, glob: F4, chosen: F4,
+) -> None:  # fmt: skip
+    """``observe`` for every cluster of a batch that waits for an agent; the rows of the others are zero."""
+    for b in range(phases.shape[0]):
+        if phases[b] == at.JOB_PHASE or phases[b] == at.UNIT_PHASE:
+            observe(
+                world_at(address, b), phases[b], windows[b], units, unit_of, weights[b],
+                jobs[b], job_mask[b], unit_rows[b], unit_mask[b], glob[b], chosen[b],
+            )  # fmt: skip
+        else:
+            jobs[b] = 0.0
+            job_mask[b] = 0
+            unit_rows[b] = 0.0
+            unit_mask[b] = 0
+            glob[b] = 0.0
+            chosen[b] = 0.0
+
+
+class Observations:
+    """The observations of an engine's B clusters, refilled in place by ``update``. K window jobs, U units; see ``schema``."""
+
+    def __init__(self, engine: Engine, window: int = 32) -> None:
+        batch = len(engine.workloads)
+        self.engine = engine
+        self.jobs: F4 = np.zeros((batch, window, len(JOB_FEATURES)), np.float32)  # [B, K, :] for the job agent: waiting jobs; zero rows pad
+        self.job_mask: I1 = np.zeros((batch, window + 1), np.int8)  # [B, K + 1] legal answers of a job agent; last: HOLD
+        self.units: F4 = np.zeros((batch, len(engine.units), len(UNIT_FEATURES)), np.float32)  # [B, U, :]
+        self.unit_mask: I1 = np.zeros((batch, len(engine.units)), np.int8)  # [B, U] legal answers of a GPU agent
+        self.glob: F4 = np.zeros((batch, len(GLOBAL_FEATURES)), np.float32)  # [B, :]
+        self.chosen: F4 = np.zeros((batch, len(JOB_FEATURES)), np.float32)  # [B, :] the job whose gang is being placed
+        self.weights: F4 = np.tile(np.array([1.0, 0.5, 0.25], np.float32), (batch, 1))  # [B, 3] objective weights
+        cluster = engine.cluster
+        level = max(1, cluster.unit_level)
+        above = cluster.ancestor(level)
+        first = {int(vertex): u for u, vertex in reversed(list(enumerate(engine.units)))}
+        self.unit_of: I8 = np.array([first[int(vertex)] for vertex in above], dtype=np.int64)  # [I] unit of each island
+
+    def update(self, ask: Ask) -> None:
+        """Fill all arrays for the decisions that ``ask`` waits for."""
+        observe_all(
+            self.engine.batch.address, ask.phases, ask.windows, self.engine.units, self.unit_of, self.weights,
+            self.jobs, self.job_mask, self.units, self.unit_mask, self.glob, self.chosen,
+        )  # fmt: skip

@@ -1,0 +1,100 @@
+"""``attn-sched traces``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from attn_sched.cli.traces import FAMILY_NAMES, traces
+from attn_sched.errors import InputError
+from attn_sched.workload import FAMILIES, read_trace
+from tests.workload import samples
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(traces, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.write_text(samples.HELIOS)
+    return path
+
+
+def test_info(log: Path) -> None:
+    result = run("info", str(log))
+    assert result.exit_code == 0
+    for text in (
+        "helios",
+        "3 of 6 rows",
+        "1 zero GPUs",
+        "1 negative duration",
+        "2020-06-09T18:41:01",
+        "GPUs asked for",
+    ):
+        assert text in result.output
+    assert "Traceback" not in result.output
+
+
+def test_info_json(log: Path) -> None:
+    data = json.loads(run("info", str(log), "--json").output)
+    assert data["jobs"] == 3
+    assert data["format"] == "helios"
+    assert data["dropped"] == {"zero GPUs": 1, "no end time": 1, "negative duration": 1}
+    assert data["groups"] == 2
+
+
+@pytest.mark.parametrize("name", sorted(samples.SAMPLES))
+def test_info_of_every_format(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(samples.SAMPLES[name])
+    assert name in run("info", str(path)).output
+
+
+def test_convert(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    result = run("convert", str(log), "--out", str(out))
+    assert "3 jobs (helios) written to" in result.output
+    assert "3 of 6 left out" in result.output
+    assert read_trace(out).table.equals(read_trace(log).table)
+    run("convert", str(log), "--out", str(out), "--draw-models", "--seed", "1")
+    assert read_trace(out).table["model"].null_count == 0
+
+
+def test_convert_with_a_map(tmp_path: Path) -> None:
+    path, out = tmp_path / "log", tmp_path / "x.parquet"
+    path.write_text("when,took,cards\n0,90,2\n")
+    run("convert", str(path), "--map", "submit_time=when,duration=took:min,num_gpus=cards", "--out", str(out))
+    assert read_trace(out).table["duration"].to_pylist() == [5400.0]
+
+
+def test_synth(tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    result = run("synth", "--family", "acme", "--jobs", "300", "--seed", "2", "--out", str(out))
+    assert "300 jobs (synthetic)" in result.output
+    assert len(read_trace(out)) == 300
+    assert FAMILY_NAMES == FAMILIES
+
+
+def test_wrong_input_is_left_to_the_top_command(log: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "x.parquet")
+    for arguments in (
+        ("info", str(tmp_path)),
+        ("info", str(tmp_path / "none")),
+        ("info", str(log), "--format", "nope"),
+        ("info", str(log), "--map", "nope"),
+        ("convert", str(log), "--out", str(tmp_path / "no" / "x")),
+        ("synth", "--family", "nope", "--jobs", "3", "--out", out),
+        ("synth", "--family", "pai", "--jobs", "0", "--out", out),
+        ("synth", "--family", "pai", "--jobs", "3", "--seed", "-1", "--out", out),
+    ):
+        with pytest.raises(InputError):
+            run(*arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
