@@ -34,9 +34,13 @@ def _time(seconds: float) -> float:
     return np.log1p(max(0.0, seconds)) / _LOG_WEEK
 
 
+_COUNTS = (np.log1p(np.arange(4096.0)) / _LOG_MANY).astype(np.float64)
+
+
 @njit
 def _count(number: float) -> float:
-    return np.log1p(number) / _LOG_MANY
+    i = int(number)
+    return _COUNTS[i] if i < _COUNTS.shape[0] and i == number else np.log1p(number) / _LOG_MANY
 
 
 @njit
@@ -45,18 +49,27 @@ def _slow(slowdown: float) -> float:
 
 
 @njit
-def observe_job(w: World, job: int, fits: bool, out: F4) -> None:
+def static_features(w: World, out: F4) -> None:
+    """What never changes of each job, out f4[J, 4]: estimate, GPUs, bytes and communication share, scaled."""
+    for job in range(w.si[at.N_JOBS]):
+        out[job, 0] = _time(estimate(w, job))
+        out[job, 1] = np.log2(w.ji[job, at.GPUS]) / 10.0
+        out[job, 2] = np.log10(max(w.jf[job, at.GRAD], 1e6) / 1e6) / 4.0
+        out[job, 3] = 1.0 - w.jf[job, at.COMPUTE] / w.jf[job, at.BEST_ITER]
+
+
+@njit
+def observe_job(w: World, job: int, fits: bool, static: F4, out: F4) -> None:
     """Features of one waiting (or just selected) job, but for its age rank: out f4[len(JOB_FEATURES)]."""
     now = w.sf[at.NOW]
     wait = now - w.jf[job, at.SUBMIT]
-    d = estimate(w, job)
     user = w.ji[job, at.USER]
     out[_WAIT] = _time(wait)
-    out[_ESTIMATE] = _time(d)
-    out[_RATIO] = np.log1p(wait / d) / 5.0
-    out[_GPUS] = np.log2(w.ji[job, at.GPUS]) / 10.0
-    out[_BYTES] = np.log10(max(w.jf[job, at.GRAD], 1e6) / 1e6) / 4.0
-    out[_COMM] = 1.0 - w.jf[job, at.COMPUTE] / w.jf[job, at.BEST_ITER]
+    out[_ESTIMATE] = static[job, 0]
+    out[_RATIO] = np.log1p(wait / estimate(w, job)) / 5.0
+    out[_GPUS] = static[job, 1]
+    out[_BYTES] = static[job, 2]
+    out[_COMM] = static[job, 3]
     out[_FITS] = 1.0 if fits else 0.0
     for k in range(_LEVEL, _LEVEL + MAX_LEVEL + 1):
         out[k] = 0.0
@@ -189,7 +202,7 @@ def _observe_units(w: World, units: I8, unit_of: I8, placing: bool, out: F4, mas
 
 @njit
 def observe(
-    w: World, phase: int, window: I8, units: I8, unit_of: I8, weights: F4,
+    w: World, phase: int, window: I8, units: I8, unit_of: I8, weights: F4, static: F4,
     jobs: F4, job_mask: I1, unit_rows: F4, unit_mask: I1, glob: F4, chosen: F4,
 ) -> None:  # fmt: skip
     """Fill the observation of one cluster; see ``Observations`` for shapes."""
@@ -206,7 +219,7 @@ def observe(
         if not placing:
             legal = job_legal(w, job)
             any_legal = any_legal or legal
-            observe_job(w, job, legal, jobs[i])
+            observe_job(w, job, legal, static, jobs[i])
             jobs[i, _AGE] = 1.0 - i / max(1, waiting - 1)
             job_mask[i] = 1 if legal else 0
     shown = 0 if placing else waiting  # the GPU agent sees the job it places, not the queue
@@ -215,7 +228,7 @@ def observe(
     job_mask[size] = 1 if not placing and (hold_legal(w) or not any_legal) else 0
     chosen[:] = 0.0
     if placing:
-        observe_job(w, w.si[at.PICK_JOB], w.si[at.N_PICKS] == 0, chosen)
+        observe_job(w, w.si[at.PICK_JOB], w.si[at.N_PICKS] == 0, static, chosen)
     _observe_units(w, units, unit_of, placing, unit_rows, unit_mask)
     root = w.cap.shape[1] - 1
     gpus = 0
@@ -238,14 +251,14 @@ def observe(
 
 @njit
 def observe_all(
-    address: int, phases: I8, windows: I8, units: I8, unit_of: I8, weights: F4,
+    address: int, phases: I8, windows: I8, units: I8, unit_of: I8, weights: F4, static: F4,
     jobs: F4, job_mask: I1, unit_rows: F4, unit_mask: I1, glob: F4, chosen: F4,
 ) -> None:  # fmt: skip
     """``observe`` for every cluster of a batch that waits for an agent; the rows of the others are zero."""
     for b in range(phases.shape[0]):
         if phases[b] == at.JOB_PHASE or phases[b] == at.UNIT_PHASE:
             observe(
-                world_at(address, b), phases[b], windows[b], units, unit_of, weights[b],
+                world_at(address, b), phases[b], windows[b], units, unit_of, weights[b], static[b],
                 jobs[b], job_mask[b], unit_rows[b], unit_mask[b], glob[b], chosen[b],
             )  # fmt: skip
         else:
@@ -270,6 +283,9 @@ class Observations:
         self.glob: F4 = np.zeros((batch, len(GLOBAL_FEATURES)), np.float32)  # [B, :]
         self.chosen: F4 = np.zeros((batch, len(JOB_FEATURES)), np.float32)  # [B, :] the job whose gang is being placed
         self.weights: F4 = np.tile(np.array([1.0, 0.5, 0.25], np.float32), (batch, 1))  # [B, 3] objective weights
+        self._static: F4 = np.zeros((batch, engine.batch.arrays["ji"].shape[1], 4), np.float32)
+        for b in range(batch):
+            static_features(engine.view(b), self._static[b])
         cluster = engine.cluster
         level = max(1, cluster.unit_level)
         above = cluster.ancestor(level)
@@ -279,6 +295,6 @@ class Observations:
     def update(self, ask: Ask) -> None:
         """Fill all arrays for the decisions that ``ask`` waits for."""
         observe_all(
-            self.engine.batch.address, ask.phases, ask.windows, self.engine.units, self.unit_of, self.weights,
+            self.engine.batch.address, ask.phases, ask.windows, self.engine.units, self.unit_of, self.weights, self._static,
             self.jobs, self.job_mask, self.units, self.unit_mask, self.glob, self.chosen,
         )  # fmt: skip

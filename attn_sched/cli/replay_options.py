@@ -79,6 +79,13 @@ _OPTIONS = (
         help="Reach a load by stretching time or by leaving jobs out at random.",
     ),
     click.option(
+        "--later",
+        type=click.Choice(["same", "steady"]),
+        default="same",
+        show_default=True,
+        help="Jobs after a window: stretched by its own factor, or block by block to the same load.",
+    ),
+    click.option(
         "--starved-after",
         type=float,
         default=86_400.0,
@@ -129,6 +136,7 @@ def gather(given: dict[str, Any]) -> ReplayOptions:
         group=given["group"],
         oversized=given["oversized"],
         load_by=given["load_by"],
+        later=given["later"],
         seed=given["seed"],
     )
     simulation = SimOptions(

@@ -26,6 +26,7 @@ class WorkloadSpec:
     group: str | None = None  # keep one group (virtual cluster) only
     oversized: str = "drop"  # drop | clip | refuse jobs that fit nowhere
     load_by: str = "stretch"  # stretch | thin
+    later: str = "same"  # same | steady: how the jobs after a window are scaled
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -42,6 +43,10 @@ class WorkloadSpec:
             )
         if self.load_by not in ("stretch", "thin"):
             raise InputError(f"unknown way {self.load_by!r}", field="load-by", expected="stretch or thin")
+        if self.later not in ("same", "steady"):
+            raise InputError(f"unknown treatment {self.later!r}", field="later", expected="same or steady")
+        if self.later == "steady" and self.load_by == "thin":
+            raise InputError("thinning has one chance for all jobs", field="later", expected="same with it")
         if self.seed < 0:
             raise InputError(f"{self.seed} is negative", field="seed", expected="a whole number of at least 0")
 
@@ -136,7 +141,7 @@ def cut(
             )
         workload = window(kept, bounds[0], bounds[1], warmup=warmup)
     if load is not None:
-        workload = scale_load(workload, cluster.num_gpus, load, by=spec.load_by, seed=spec.seed)
+        workload = scale_load(workload, cluster.num_gpus, load, by=spec.load_by, seed=spec.seed, later=spec.later)
     return workload
 
 

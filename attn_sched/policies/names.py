@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import attn_sched.policies.orderings
@@ -78,7 +79,7 @@ def split_policy_list(text: str) -> list[str]:
 
 def parse_policy(name: str) -> Policy:
     """Parse and check a policy's name. Raises InputError that says which part is unknown and what exists."""
-    parts = [part.strip() for part in name.split("+")]
+    parts = [part.strip() for part in re.split(r"\+(?![^()]*\))", name)]  # not the plus of a number in brackets
     if not all(parts):
         raise InputError(f"{name!r} has an empty part", field="policy", expected=SHAPE)
     head = ALIASES.parts[parts[0]].meaning if parts[0] in ALIASES.parts else parts[0]

@@ -115,6 +115,8 @@ def register_ordering(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if name in ALIASES.parts:
+            raise InputError(f"{name!r} is short for {ALIASES.parts[name].meaning!r}", field="ordering", expected="another name")
         said = line or (function.__doc__ or name).strip().splitlines()[0]
         if static:
             ORDERINGS.add(Ordering(name, said, source, keys=function))
@@ -144,7 +146,14 @@ def register_placement(
 
 def check_keys(keys: Any, count: int, name: str) -> F8:
     """Keys a user's ordering returned, as f8[count]. Raises InputError that says what is wrong with them."""
-    values = np.asarray(keys, dtype=np.float64)
+    try:
+        values = np.asarray(keys).astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"the ordering {name!r} returned {type(keys).__name__} that is no numbers",
+            field="policy",
+            expected=f"{count} numbers, one a waiting job",
+        ) from None
     if values.shape != (count,) or np.isnan(values).any():
         what = f"keys of shape {values.shape}" if values.shape != (count,) else "a NaN key"
         raise InputError(

@@ -20,9 +20,11 @@ from attn_sched.simulator.loop import apply_counts, choose_called_type, run
 from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import EngineRule
 from attn_sched.simulator.schedule import Schedule
+from attn_sched.simulator.world import check_workload
 from attn_sched.workload import Workload
 
 LATENCY_SAMPLES = 2000
+LATER_JOBS = 2000  # jobs after a window that are tried first
 
 
 def simulate(
@@ -43,9 +45,24 @@ def simulate(
     options = options or SimOptions()
     if options.max_wait_s is not None and parsed.ordering.preempt:
         raise InputError("a starvation guard does not go with a preemptive policy", field="max-wait", expected="none")
+    check_workload(workload, cluster)
+    _compile(cluster, workload, options)
+    last = int(np.flatnonzero(workload.counted)[-1]) + 1 if workload.counted.any() else len(workload)
+    later = LATER_JOBS
+    while last + later < len(workload):
+        # A window's later arrivals matter only until its last counted job ends: try with some, then with more.
+        schedule = _replay(workload.select(np.arange(last + later)), cluster, parsed, options, progress)
+        if np.nanmax(schedule.finish_s[:last]) < schedule.workload.submit_s[-1]:
+            return schedule
+        later *= 4
+    return _replay(workload, cluster, parsed, options, progress)
+
+
+def _replay(
+    workload: Workload, cluster: Cluster, parsed: Policy, options: SimOptions, progress: Progress | None
+) -> Schedule:
     rule = parsed.engine_rule()
     engine = Engine(cluster, [workload], rule, options)
-    _compile(cluster, workload, options)
     latencies: list[float] = []
     while True:
         phase = engine.run(progress=progress)
@@ -58,7 +75,7 @@ def simulate(
         if len(latencies) < LATENCY_SAMPLES:
             latencies.append(took)
     about = {"policy": parsed.full_name, **options.as_dict()}
-    schedule = engine.schedule(policy=policy, options=about)
+    schedule = engine.schedule(policy=parsed.name, options=about)
     if parsed.ordering.called is None and parsed.placement.called is None:
         schedule.decision_latency_s = _sample_latency(cluster, workload, rule, options)
     else:
@@ -153,8 +170,12 @@ def _place(engine: Engine, w: World, policy: Policy) -> None:
         cluster=cluster,
     )
     assert policy.placement.called is not None
-    counts = np.asarray(policy.placement.called(view))
+    given = policy.placement.called(view)
     name = policy.placement.name
+    try:
+        counts = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        counts = np.empty(0)
     if counts.shape != free.shape or not np.issubdtype(counts.dtype, np.integer):
         raise InputError(
             f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}",

@@ -103,8 +103,14 @@ class Engine:
         """Answer: i8[B] window indices (K to hold) or units; ignored where a cluster is done.
 
         Raises:
-            InputError: an answer is not among the legal ones; earlier clusters of the batch have moved on.
+            InputError: an answer is not among the legal ones, or was given already; earlier clusters of the batch have moved on.
         """
+        actions = np.asarray(actions)
+        if actions.shape != self._phases.shape or not np.issubdtype(actions.dtype, np.integer):
+            raise InputError(
+                f"the actions are {actions.dtype}{list(actions.shape)}",
+                expected=f"whole numbers, one for each of {len(self._phases)} clusters",
+            )
         began = time.perf_counter()
         bad = apply_all(
             self.batch.address, self._phases, self._windows, np.ascontiguousarray(actions, dtype=np.int64), self.units

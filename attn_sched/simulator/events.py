@@ -37,6 +37,19 @@ def guard_time(w: World) -> float:
 
 
 @njit
+def _cancel_time(w: World) -> float:
+    """When the next job that has not ended by then is cancelled; a cancellation that comes too late is no event."""
+    while w.si[at.N_CANCELS] < w.cq.shape[0]:
+        job = w.cq[w.si[at.N_CANCELS]]
+        if job < 0:
+            break
+        if w.ji[job, at.STATUS] != at.DONE:
+            return w.jf[job, at.CANCEL]
+        w.si[at.N_CANCELS] += 1
+    return np.inf
+
+
+@njit
 def next_time(w: World) -> float:
     """Time of the next event; inf if nothing runs, arrives, changes or is timed."""
     t = np.inf
@@ -51,11 +64,7 @@ def next_time(w: World) -> float:
         t = min(t, w.sf[at.TIMER])
     if w.si[at.NEXT_CHANGE] < w.changes.shape[0]:
         t = min(t, w.changes[w.si[at.NEXT_CHANGE], 0])
-    if w.si[at.N_CANCELS] < w.cq.shape[0]:
-        job = w.cq[w.si[at.N_CANCELS]]
-        if job >= 0:
-            t = min(t, w.jf[job, at.CANCEL])
-    return t
+    return min(t, _cancel_time(w))
 
 
 @njit_inline
@@ -123,6 +132,7 @@ def _arrive(w: World, job: int) -> None:
 @njit
 def _cancel(w: World, job: int) -> None:
     status = w.ji[job, at.STATUS]
+    w.si[at.SCANNED] = 0
     if status == at.FUTURE:
         w.jf[job, at.FINISH] = w.sf[at.NOW]
         w.ji[job, at.STATUS] = at.CANCELLED
@@ -222,13 +232,6 @@ def settle(w: World) -> None:
     """Complete jobs of no duration where they start: their GPUs are free for the next decision."""
     while w.si[at.N_FINISH] > 0 and w.jf[w.fh[0], at.FINISH] <= w.sf[at.NOW]:
         _complete(w, w.fh[0])
-
-
-@njit
-def _cancel_time(w: World) -> float:
-    if w.si[at.N_CANCELS] < w.cq.shape[0] and w.cq[w.si[at.N_CANCELS]] >= 0:
-        return w.jf[w.cq[w.si[at.N_CANCELS]], at.CANCEL]
-    return np.inf
 
 
 @njit

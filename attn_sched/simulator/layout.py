@@ -118,8 +118,10 @@ SF_COLUMNS = 12
     RUNNING_GPUS,
     ASKED,
     GUARD_NEXT,
-) = range(31)
-SI_COLUMNS = 31
+    SCANNED,
+    SCANNED_TAIL,
+) = range(33)
+SI_COLUMNS = 33
 
 # values of PHASE and of what the loop returns
 DONE_PHASE, JOB_PHASE, UNIT_PHASE, NEED_SPACE, KEYS_PHASE, PLACE_PHASE = range(6)

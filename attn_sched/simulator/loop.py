@@ -121,7 +121,9 @@ def job_legal(w: World, job: int) -> bool:
         return False
     if w.sf[at.SHADOW] == np.inf:
         return True
+    draw = w.rng[0]
     size, _ = place(w, job)
+    w.rng[0] = draw  # looking changes nothing, and a random placement that was weighed is the one that is made
     return size > 0 and w.sf[at.NOW] + w.jf[job, at.ESTIMATE] * placed_slowdown(w, job, size) < w.sf[at.SHADOW]
 
 
@@ -211,11 +213,17 @@ def apply_unit(w: World, unit: int) -> bool:
     if si[at.PICK_TYPE] < 0:
         si[at.PICK_TYPE] = _unit_type(w, unit)
     gpu_type = si[at.PICK_TYPE]
+    restore_picks(w)
     take = min(w.free[gpu_type, unit], si[at.PICK_LEFT])
+    if w.ci[at.UNIT_LEVEL] == 0:
+        take = 1
     first = si[at.N_PICKS]
     size = split(w, w.free[gpu_type], unit, take, first)
     _reserve(w, gpu_type, first, size, 1)
     si[at.N_PICKS] = merge_picks(w, size)
+    for i in range(si[at.N_PICKS]):
+        w.gp[i, 0] = w.pk[i, 0]
+        w.gp[i, 1] = w.pk[i, 1]
     si[at.PICK_LEFT] -= take
     si[at.DECISIONS] += 1
     if si[at.PICK_LEFT] == 0:
@@ -223,6 +231,29 @@ def apply_unit(w: World, unit: int) -> bool:
         si[at.PHASE] = at.DONE_PHASE
         start(w, si[at.PICK_JOB], gpu_type, si[at.N_PICKS])
     return True
+
+
+@njit
+def restore_picks(w: World) -> None:
+    """Write the picks of the gang being placed back to ``pk``, which every placement weighed in between overwrites."""
+    for i in range(w.si[at.N_PICKS]):
+        w.pk[i, 0] = w.gp[i, 0]
+        w.pk[i, 1] = w.gp[i, 1]
+
+
+@njit
+def single_free(w: World, units: I8, unit: int) -> bool:
+    """Whether unit number ``unit`` may be free where units are single GPUs: the busy ones of an island stand before its free ones."""
+    if w.ci[at.UNIT_LEVEL] > 0:
+        return True
+    v = units[unit]
+    free = 0
+    have = 0
+    for t in range(w.cap.shape[0]):
+        free += w.free[t, v]
+        have += w.cap[t, v]
+    busy = have - free
+    return unit - busy >= 0 and units[unit - busy] == v
 
 
 @njit
@@ -248,16 +279,21 @@ def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
 def apply_all(address: int, phases: I8, windows: I8, actions: I8, units: I8) -> int:
     """Apply one answer a cluster; ``units`` maps unit numbers to vertices. Returns the first cluster whose answer was illegal, or -1."""
     for b in range(phases.shape[0]):
+        if phases[b] != at.JOB_PHASE and phases[b] != at.UNIT_PHASE:
+            continue
+        w = world_at(address, b)
+        if w.si[at.PHASE] != phases[b]:  # answered already: ask first
+            return b
         if phases[b] == at.JOB_PHASE:
-            if not apply_job(world_at(address, b), windows[b], actions[b]):
+            if not apply_job(w, windows[b], actions[b]):
                 return b
-        elif phases[b] == at.UNIT_PHASE:
-            if (
-                actions[b] < 0
-                or actions[b] >= units.shape[0]
-                or not apply_unit(world_at(address, b), units[actions[b]])
-            ):
-                return b
+        elif (
+            actions[b] < 0
+            or actions[b] >= units.shape[0]
+            or not single_free(w, units, actions[b])
+            or not apply_unit(w, units[actions[b]])
+        ):
+            return b
     return -1
 
 

@@ -59,6 +59,7 @@ FIELDS: dict[str, Field] = {
     "sgi": Field(I8, 3),  # [S, 3] placement segments: job, island, GPUs
     "sgf": Field(F8, 2),  # [S, 2] their start and end
     "pk": Field(I8, 2),  # [I + 2, 2] the placement being built: island, GPUs
+    "gp": Field(I8, 2),  # [I + 2, 2] a GPU agent's picks so far, of which N_PICKS count: pk is overwritten between its answers
     "sv": Field(I8, 4),  # [V, 4] scratch per vertex: GPUs counted, touched list, stamp, active jobs
     "pf": Field(F8),  # [P_COLUMNS] the path of the placement being weighed
     "vf": Field(F8),  # [V] scratch per vertex: progressive filling, node work

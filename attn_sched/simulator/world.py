@@ -146,6 +146,21 @@ def check_workload(workload: Workload, cluster: Cluster) -> None:
         bad = np.flatnonzero(~np.isfinite(getattr(workload, field)))
         if len(bad):
             raise InputError(f"job {workload.job_id[bad[0]]} has no finite value", file=workload.name, field=field)
+    for field in ("duration_s", "grad_bytes", "overlap"):
+        bad = np.flatnonzero(getattr(workload, field) < 0)
+        if len(bad):
+            value = getattr(workload, field)[bad[0]]
+            raise InputError(
+                f"job {workload.job_id[bad[0]]} has {value:g}", file=workload.name, field=field, expected="at least 0"
+            )
+    bad = np.flatnonzero(workload.compute_s <= 0)
+    if len(bad):
+        raise InputError(
+            f"job {workload.job_id[bad[0]]} computes for {workload.compute_s[bad[0]]:g} s an iteration",
+            file=workload.name,
+            field="compute_s",
+            expected="more than 0",
+        )
     if np.any(np.diff(workload.submit_s) < 0):
         raise InputError("jobs are not in order of submission", file=workload.name, field="submit_s")
     cap = type_capacity(cluster)[:, -1]
@@ -237,8 +252,8 @@ def make_world(
         th=np.zeros((batch, jobs), dtype=np.int64), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int64),
         sf=np.zeros((batch, at.SF_COLUMNS)), si=np.zeros((batch, at.SI_COLUMNS), dtype=np.int64), rng=rng,
         sgi=np.zeros((batch, segments, 3), dtype=np.int64), sgf=np.zeros((batch, segments, 2)),
-        pk=np.zeros((batch, islands + 2, 2), dtype=np.int64), sv=np.zeros((batch, vertices, 4), dtype=np.int64),
-        pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)), sj=np.zeros((batch, gpus + 1), dtype=np.int64),
+        pk=np.zeros((batch, islands + 2, 2), dtype=np.int64), gp=np.zeros((batch, islands + 2, 2), dtype=np.int64),
+        sv=np.zeros((batch, vertices, 4), dtype=np.int64), pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)), sj=np.zeros((batch, gpus + 1), dtype=np.int64),
         sjf=np.zeros((batch, gpus + 1, 2)), down=np.zeros((batch, islands), dtype=np.int64), cq=cq,
     )  # fmt: skip
     made = Batch(batch, arrays)
@@ -264,7 +279,13 @@ def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, 
     rows[:, at.LEFT] = workload.duration_s
     rows[:, at.RATE] = 1.0
     if rule.keys is not None:
-        keys = np.asarray(rule.keys(workload, stream(options.seed + b, "ordering")), dtype=np.float64)
+        given = rule.keys(workload, stream(options.seed + b, "ordering"))
+        try:
+            keys = np.asarray(given).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the keys are no numbers ({error})", field="ordering", expected=f"{count} numbers, one a job"
+            ) from None
         bad = np.flatnonzero(np.isnan(keys)) if keys.shape == (count,) else np.array([-1])
         if len(bad):
             what = (

@@ -2,7 +2,7 @@
 
 from attn_sched.workload.build import build_workload
 from attn_sched.workload.estimates import with_estimates
-from attn_sched.workload.load import LOAD_BY, offered_load, scale_load
+from attn_sched.workload.load import LATER, LOAD_BY, offered_load, scale_load
 from attn_sched.workload.readers.base import ReadOptions
 from attn_sched.workload.synthetic import FAMILIES, synth
 from attn_sched.workload.trace import Provenance, Trace, read_trace, write_trace
@@ -12,6 +12,7 @@ from attn_sched.workload.workload import Workload
 
 __all__ = [
     "FAMILIES",
+    "LATER",
     "LOAD_BY",
     "SPLIT",
     "Provenance",

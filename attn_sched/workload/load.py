@@ -11,6 +11,7 @@ from attn_sched.seeding import stream
 from attn_sched.workload.workload import Workload, require_jobs
 
 LOAD_BY = ("stretch", "thin")
+LATER = ("same", "steady")
 
 
 def reference_jobs(workload: Workload) -> int:
@@ -30,7 +31,9 @@ def offered_load(workload: Workload, num_gpus: int) -> float:
     return work / (num_gpus * span) if span > 0 else math.inf
 
 
-def scale_load(workload: Workload, num_gpus: int, load: float, by: str = "stretch", seed: int = 0) -> Workload:
+def scale_load(
+    workload: Workload, num_gpus: int, load: float, by: str = "stretch", seed: int = 0, later: str = "same"
+) -> Workload:
     """Bring a workload to an offered load.
 
     Args:
@@ -41,8 +44,11 @@ def scale_load(workload: Workload, num_gpus: int, load: float, by: str = "stretc
             "thin" keeps jobs drawn at random, which keeps the rhythm of the day but can only lower the load; it stops
             at the number of jobs whose work is nearest to the target, over the unchanged span.
         seed: For "thin".
+        later: What happens to the jobs after a window, which keep arriving until its last job has ended. "same": they
+            get the window's factor (or chance to stay); where the log is busier after the window than in it, they then
+            overload the cluster. "steady": each further block of as many jobs is stretched to the same load.
 
-    Later jobs of a window get the same factor (or the same chance to stay). ``info`` says what was done.
+    ``info`` says what was done.
 
     Raises:
         InputError: the load or a choice is impossible.
@@ -63,8 +69,15 @@ def scale_load(workload: Workload, num_gpus: int, load: float, by: str = "stretc
         )
     if now <= 0:
         raise InputError("its jobs take no time", file=workload.name, field="load", expected="durations above 0")
-    scaled = _stretch(workload, now / load) if by == "stretch" else _thin(workload, now, load, seed)
-    info = {"load": load, "load_by": by, "load_before": now, "load_achieved": offered_load(scaled, num_gpus)}
+    if later not in LATER:
+        raise InputError(f"unknown treatment {later!r}", field="later", expected=f"one of {', '.join(LATER)}")
+    if later == "steady":
+        if by != "stretch":
+            raise InputError("thinning has one chance for all jobs", field="later", expected="'same' with it")
+        scaled = _stretch_steadily(workload, num_gpus, now / load, load)
+    else:
+        scaled = _stretch(workload, now / load) if by == "stretch" else _thin(workload, now, load, seed)
+    info = {"load": load, "load_by": by, "load_later": later, "load_before": now, "load_achieved": offered_load(scaled, num_gpus)}
     return scaled.replace(info=info)
 
 
@@ -72,6 +85,28 @@ def _stretch(workload: Workload, factor: float) -> Workload:
     first = workload.submit_s[0]
     submit = first + (workload.submit_s - first) * factor
     # A user who gives up does so after the same time as before.
+    return workload.replace(submit_s=submit, cancel_s=submit + (workload.cancel_s - workload.submit_s))
+
+
+def _stretch_steadily(workload: Workload, num_gpus: int, factor: float, load: float) -> Workload:
+    """Stretch the window by ``factor`` and every later block of as many jobs so that it offers ``load`` by itself."""
+    jobs, block = len(workload), reference_jobs(workload)
+    number = np.arange(jobs) // block
+    starts = np.arange(0, jobs, block)
+    work = np.add.reduceat(workload.gpu_seconds, starts)
+    # A block lasts from its first submission to the next block's, so that blocks join without a gap.
+    edges = np.append(workload.submit_s[starts], workload.submit_s[-1])
+    spans = np.diff(edges)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = work / (num_gpus * spans) / load
+    # A last block that is short, or one submitted at once, says nothing about the rhythm: it keeps the window's factor.
+    factors[~np.isfinite(factors) | (factors <= 0)] = factor
+    factors[0] = factor
+    if jobs % block:
+        factors[-1] = factor
+    gaps = np.diff(workload.submit_s, prepend=workload.submit_s[0])
+    gaps[1:] *= factors[number[:-1]]
+    submit = workload.submit_s[0] + np.cumsum(gaps)
     return workload.replace(submit_s=submit, cancel_s=submit + (workload.cancel_s - workload.submit_s))
 
 

@@ -89,7 +89,7 @@ class Scheduler:
         if done:
             m.complete(min(done))
             return
-        m.cancel_due()
+        m.cancel_due(alone=True)
 
     # -- what may start -----------------------------------------------------------------------------------------------
 
@@ -208,10 +208,15 @@ class Scheduler:
                     return
                 self.pick = self.best_keyed(list(m.waiting.values())).index
                 self.pick_shadow = self.shadow(m.waiting[self.pick]) if self.queueing == "easy" else math.inf
-            if not self.eligible(m.waiting[self.pick]):
-                break
-            self.start(m.waiting[self.pick])
-        if self.queueing == "easy":
+            if self.eligible(m.waiting[self.pick]):
+                self.start(m.waiting[self.pick])
+                continue
+            if self.queueing != "easy":
+                return
+            # One start a decision: a start may change how slow the others would be, and so whether they are held.
             for job in [m.waiting[j] for j in sorted(m.waiting) if j != self.pick]:
                 if self.eligible(job) and self.ends_before(job, self.pick_shadow):
                     self.start(job)
+                    break
+            else:
+                return

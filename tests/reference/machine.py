@@ -139,10 +139,12 @@ class Machine:
         self.finish[j] = self.now
         self.refresh()
 
-    def cancel_due(self) -> bool:
-        """Jobs whose owner gives up by now leave the queue or end where they run."""
-        due = [j for j in [*self.waiting, *self.running] if self.jobs[j].cancel <= self.now]
-        for j in sorted(due):
+    def cancel_due(self, *, alone: bool = False) -> bool:
+        """Jobs whose owner gives up by now leave the queue or end where they run; ``alone`` handles the first only."""
+        due = sorted(j for j in [*self.waiting, *self.running] if self.jobs[j].cancel <= self.now)
+        if alone:
+            due = due[:1]
+        for j in due:
             self.cancelled[j] = True
             if j in self.waiting:
                 del self.waiting[j]
