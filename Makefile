@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
-DEMO_POLICIES := fifo+topo-best-fit,easy+topo-best-fit,sjf+topo-best-fit,sjf+load-balance,wfp3+topo-best-fit,user-fair+topo-best-fit
+DEMO_POLICIES := fifo+topo-best-fit,easy+topo-best-fit,sjf+load-balance,sjf+topo-best-fit,sjf+topo-best-fit+hold(1.5,0.5),hrrn+topo-best-fit,user-fair+topo-best-fit,srtf+topo-best-fit
 
 .PHONY: setup demo lint test test-slow clean
 .DELETE_ON_ERROR:
@@ -28,14 +28,16 @@ out/demo.parquet: | $(STAMP)
 	$(BIN)/attn-sched traces synth --family helios --jobs 4000 --seed 0 --out $@
 
 demo: setup out/demo.parquet
-	$(BIN)/attn-sched compare out/demo.parquet --cluster dgx64 --policies "$(DEMO_POLICIES)" --loads 0.9 --windows 8 --report out/report.html
+	$(BIN)/attn-sched compare out/demo.parquet --cluster dgx64 --policies "$(DEMO_POLICIES)" --loads 0.9 --windows 8 --later steady \
+		--report out/report.html --png out/demo.png
+	@echo "the report is out/report.html, its picture out/demo.png"
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: setup lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test-slow: setup

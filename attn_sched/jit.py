@@ -1,7 +1,7 @@
 """Compiled kernels: one decorator and one on-disk cache for all of them.
 
-numba's cache looks only at the file a kernel stands in, so a kernel would go on calling the stale machine code of another
-file's helper. The cache folder is therefore named after the text of every kernel file together.
+numba's cache looks only at the file a kernel stands in, so a kernel would go on calling the stale machine code of
+another file's helper. The cache folder is therefore named after the text of every kernel file together.
 """
 
 from __future__ import annotations

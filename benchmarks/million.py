@@ -1,4 +1,5 @@
-"""One million synthetic jobs, end to end: make them, write and read Parquet, replay, measure. Prints time and peak memory.
+"""One million synthetic jobs, end to end: make them, write and read Parquet, replay, measure. Prints time and peak
+memory.
 
     python -m benchmarks.million [--jobs 1000000] [--cluster pod1024] [--policy sjf+topo-best-fit]
 """
@@ -52,7 +53,9 @@ def main() -> None:
         print(f"{step:42} {seconds:8.2f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{'all':42} {sum(seconds for _, seconds in steps):8.2f} s, peak memory {peak:.2f} GB")
-    print(f"{len(workload):,} jobs, {values['jobs_per_s']:,.0f} jobs/s in the engine, excess {values['excess_mean_s']:,.0f} s")
+    print(
+        f"{len(workload):,} jobs, {values['jobs_per_s']:,.0f} jobs/s in the engine, excess {values['excess_mean_s']:,.0f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,10 @@ def simpy_fifo(workload: Workload, gpus: int) -> tuple[float, float]:
 
 
 def measure(workload: Workload, gpus: int, rounds: int = 5) -> tuple[float, float]:
-    """(jobs/s of this engine, jobs/s of SimPy), best of ``rounds`` each, in turn. Raises ValueError if they disagree."""
+    """(jobs/s of this engine, jobs/s of SimPy), best of ``rounds`` each, in turn.
+
+    Raises ValueError if they disagree.
+    """
     cluster = load_cluster(f"count:{gpus}")
     workload = fit_to_cluster(workload, cluster)
     ours, theirs = [], []

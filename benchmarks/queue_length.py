@@ -2,8 +2,8 @@
 
     python -m benchmarks.queue_length [--sizes 100,1000,10000,100000]
 
-Keyed rules look at one heap head per class of alike jobs, so their cost should hardly grow; orderings whose keys change with
-time (hrrn) and backfilling look at every waiting job.
+Keyed rules look at one heap head per class of alike jobs, so their cost should hardly grow; orderings whose keys change
+with time (hrrn) and backfilling look at every waiting job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.loop import run
 from attn_sched.workload import Workload, build_workload, synth
 
-KEYED = ("fifo+topo-best-fit", "sjf+topo-best-fit", "saf+best-fit", "sjf+topo-best-fit+hold(1.5,8)")  # patience so long that none runs out meanwhile
+KEYED = (
+    "fifo+topo-best-fit",
+    "sjf+topo-best-fit",
+    "saf+best-fit",
+    "sjf+topo-best-fit+hold(1.5,8)",
+)  # patience so long that none runs out meanwhile
 SCANNING = ("hrrn+topo-best-fit", "easy+topo-best-fit")
 SCAN_LIMIT = 10_000  # rules that look at every job are quadratic here: larger queues would only take long
 

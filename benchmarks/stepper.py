@@ -37,8 +37,13 @@ def random_legal(phases, job_mask, unit_mask, draws, out):  # type: ignore[no-un
                 pick -= 1
 
 
-def measure(cluster_name: str, batch: int, steps: int, placement: int, contention: str = "equal") -> tuple[float, float]:
-    """(decisions/s with observations, decisions/s of ask and apply alone); drawing the random answers is not counted."""
+def measure(
+    cluster_name: str, batch: int, steps: int, placement: int, contention: str = "equal"
+) -> tuple[float, float]:
+    """(decisions/s with observations, decisions/s of ask and apply alone).
+
+    Drawing the random answers is not counted.
+    """
     cluster = load_cluster(cluster_name)
     workloads = [
         scale_load(fit_to_cluster(build_workload(synth("helios", 2000, seed=seed)), cluster), cluster.num_gpus, 0.9)

@@ -1,4 +1,7 @@
-"""What the agents see and are rewarded for. The environment, the batched runner and a deployed policy all build it here."""
+"""What the agents see and are rewarded for.
+
+The environment, the batched runner and a deployed policy all build it here.
+"""
 
 from attn_sched.agents.observations import Observations
 from attn_sched.agents.schema import FEATURES_VERSION, GLOBAL_FEATURES, JOB_FEATURES, UNIT_FEATURES

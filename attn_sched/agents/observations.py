@@ -1,4 +1,7 @@
-"""Observations: the state of each cluster as padded tokens with masks, built by one compiled function for every user of them."""
+"""Observations.
+
+The state of each cluster as padded tokens with masks, built by one compiled function for every user of them.
+"""
 
 from __future__ import annotations
 
@@ -271,13 +274,20 @@ def observe_all(
 
 
 class Observations:
-    """The observations of an engine's B clusters, refilled in place by ``update``. K window jobs, U units; see ``schema``."""
+    """The observations of an engine's B clusters, refilled in place by ``update``.
+
+    K window jobs, U units; see ``schema``.
+    """
 
     def __init__(self, engine: Engine, window: int = 32) -> None:
         batch = len(engine.workloads)
         self.engine = engine
-        self.jobs: F4 = np.zeros((batch, window, len(JOB_FEATURES)), np.float32)  # [B, K, :] for the job agent: waiting jobs; zero rows pad
-        self.job_mask: I1 = np.zeros((batch, window + 1), np.int8)  # [B, K + 1] legal answers of a job agent; last: HOLD
+        self.jobs: F4 = np.zeros(
+            (batch, window, len(JOB_FEATURES)), np.float32
+        )  # [B, K, :] for the job agent: waiting jobs; zero rows pad
+        self.job_mask: I1 = np.zeros(
+            (batch, window + 1), np.int8
+        )  # [B, K + 1] legal answers of a job agent; last: HOLD
         self.units: F4 = np.zeros((batch, len(engine.units), len(UNIT_FEATURES)), np.float32)  # [B, U, :]
         self.unit_mask: I1 = np.zeros((batch, len(engine.units)), np.int8)  # [B, U] legal answers of a GPU agent
         self.glob: F4 = np.zeros((batch, len(GLOBAL_FEATURES)), np.float32)  # [B, :]
@@ -295,6 +305,6 @@ class Observations:
     def update(self, ask: Ask) -> None:
         """Fill all arrays for the decisions that ``ask`` waits for."""
         observe_all(
-            self.engine.batch.address, ask.phases, ask.windows, self.engine.units, self.unit_of, self.weights, self._static,
-            self.jobs, self.job_mask, self.units, self.unit_mask, self.glob, self.chosen,
+            self.engine.batch.address, ask.phases, ask.windows, self.engine.units, self.unit_of, self.weights,
+            self._static, self.jobs, self.job_mask, self.units, self.unit_mask, self.glob, self.chosen,
         )  # fmt: skip

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 FEATURES_VERSION = 1
 
-MAX_LEVEL = 5  # one-hot places for the level a job can be placed at: inside one island, across islands, nodes, racks, ...
+MAX_LEVEL = (
+    5  # one-hot places for the level a job can be placed at: inside one island, across islands, nodes, racks, ...
+)
 
 JOB_FEATURES = (
     "wait",  # seconds since submission, log
@@ -18,7 +20,9 @@ JOB_FEATURES = (
     "grad_bytes",  # log10 of megabytes
     "comm_over_compute",  # of the ideal placement: 1 - compute / iteration
     "fits",  # 1 if the placement rule (or some pick of units) can place it now
-    *(f"best_level_{level}" for level in range(MAX_LEVEL + 1)),  # highest level its best placement now crosses; none if unfit
+    *(
+        f"best_level_{level}" for level in range(MAX_LEVEL + 1)
+    ),  # highest level its best placement now crosses; none if unfit
     "best_slowdown",  # under topo-best-fit now, with contention; 1 if it does not fit
     "user_gpu_share",  # its user's running GPUs over all running GPUs
     "user_slowdown",  # log ratio of its user's mean bounded slowdown to the mean over users

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--window-jobs", type=int, default=256, show_default=True, metavar="K", help="Jobs a window counts.")
 @click.option("--reference", metavar="P", help="Policy that differences are taken to [default: the first].")
 @click.option("--report", metavar="FILE", help="Write a self-contained HTML report.")
+@click.option("--png", metavar="FILE", help="Write one picture of the last load: completion and waits.")
 @click.option("--out", metavar="FILE", help="Write the results as Parquet, one row a policy and load.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
@@ -39,6 +41,7 @@ def compare(
     window_jobs: int,
     reference: str | None,
     report: str | None,
+    png: str | None,
     out: str | None,
     as_json: bool,
     processes: int,
@@ -48,6 +51,7 @@ def compare(
     options = gather(shared)
     wanted = parse_loads(loads)
     check_writable(report, "report")
+    check_writable(png, "png")
     check_writable(out, "out")
     check_trace(trace)
 
@@ -82,6 +86,10 @@ def compare(
         from attn_sched.evaluation.report import write_report
 
         write_report(comparison, report, command=command_line())
+    if png is not None:
+        from attn_sched.evaluation.picture import write_picture
+
+        write_picture(comparison, png)
     if as_json:
         import json
 
@@ -112,6 +120,7 @@ def parse_loads(text: str | None) -> tuple[float | None, ...]:
 # Columns of the table, most wanted first; as many are shown as the terminal has room for.
 TABLE_KEYS = (
     "jct_mean_s",
+    "excess_mean_s",
     "wait_p99_s",
     "jain_user",
     "comm_overhead",
@@ -121,6 +130,7 @@ TABLE_KEYS = (
     "allocated_utilisation",
 )
 COLUMN_WIDTH = 17
+PIPED_WIDTH = 190
 LEAST_COLUMNS = 3
 
 
@@ -134,7 +144,8 @@ def print_tables(comparison: Comparison) -> None:
     from attn_sched.evaluation.formatting import MAIN_FACTS, describe_info, describe_load
     from attn_sched.evaluation.registry import BY_KEY
 
-    console = Console(highlight=False)
+    # A pipe has no width of its own: give all columns room there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     plan = comparison.plan
     counted = f"{plan.windows} windows of {plan.window_jobs} jobs" if plan.windows else f"{comparison.kept_jobs:,} jobs"
     console.print(

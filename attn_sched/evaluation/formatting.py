@@ -85,7 +85,18 @@ def format_counts(values: object) -> str:
 
 
 # What a terminal shows of a workload's facts; the report shows all of them.
-MAIN_FACTS = ("dropped", "notes", "users", "estimates", "estimate_notes", "group", "load", "load_by", "load_later", "window")
+MAIN_FACTS = (
+    "dropped",
+    "notes",
+    "users",
+    "estimates",
+    "estimate_notes",
+    "group",
+    "load",
+    "load_by",
+    "load_later",
+    "window",
+)
 _REPEATED = ("source", "seed", "fairness_users", "users_synthetic")  # told elsewhere, or the same fact twice
 
 

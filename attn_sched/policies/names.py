@@ -52,7 +52,10 @@ class Policy:
 
 
 def split_policy_list(text: str) -> list[str]:
-    """Split ``P1,P2,..``; commas inside parentheses do not separate. Raises InputError if it names none or has open brackets."""
+    """Split ``P1,P2,..``; commas inside parentheses do not separate.
+
+    Raises InputError if it names none or has open brackets.
+    """
     names: list[str] = []
     depth = 0
     current = ""

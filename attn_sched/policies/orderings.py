@@ -1,4 +1,7 @@
-"""The built-in orderings. Keys: n GPUs, d estimated duration (at least 1 s), w waiting time; smallest first, ties by submission."""
+"""The built-in orderings.
+
+Keys: n GPUs, d estimated duration (at least 1 s), w waiting time; smallest first, ties by submission.
+"""
 
 from __future__ import annotations
 

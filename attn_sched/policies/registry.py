@@ -116,8 +116,10 @@ def register_ordering(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if name in ALIASES.parts:
-            raise InputError(f"{name!r} is short for {ALIASES.parts[name].meaning!r}", field="ordering", expected="another name")
-        said = line or (function.__doc__ or name).strip().splitlines()[0]
+            raise InputError(
+                f"{name!r} is short for {ALIASES.parts[name].meaning!r}", field="ordering", expected="another name"
+            )
+        said = line or _first_line(function) or name
         if static:
             ORDERINGS.add(Ordering(name, said, source, keys=function))
         else:
@@ -137,11 +139,15 @@ def register_placement(
     """
 
     def register(function: CalledPlacement) -> CalledPlacement:
-        said = line or (function.__doc__ or name).strip().splitlines()[0]
+        said = line or _first_line(function) or name
         PLACEMENTS.add(Placement(name, said, source, at.PLACE_CALLED, called=function))
         return function
 
     return register
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return ((function.__doc__ or "").strip().splitlines() or [""])[0]
 
 
 def check_keys(keys: Any, count: int, name: str) -> F8:

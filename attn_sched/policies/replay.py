@@ -15,11 +15,11 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.engine import Engine, Progress
 from attn_sched.simulator.fitting import best_slowdown
 from attn_sched.simulator.layout import F8
-from attn_sched.simulator.state import World
 from attn_sched.simulator.loop import apply_counts, choose_called_type, run
 from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import EngineRule
 from attn_sched.simulator.schedule import Schedule
+from attn_sched.simulator.state import World
 from attn_sched.simulator.world import check_workload
 from attn_sched.workload import Workload
 
@@ -39,7 +39,8 @@ def simulate(
     The same arguments give the same schedule to the last bit. Compilation is not part of ``Schedule.engine_s``.
 
     Raises:
-        InputError: unknown policy, a workload the cluster cannot run, or a user's rule that returned something unusable.
+        InputError: unknown policy, a workload the cluster cannot run, or a user's rule that returned something
+        unusable.
     """
     parsed = parse_policy(policy)
     options = options or SimOptions()
@@ -117,7 +118,8 @@ def _answer(engine: Engine, policy: Policy, phase: int) -> None:
     if phase == at.KEYS_PHASE:
         view = _queue_view(engine, w)
         assert policy.ordering.called is not None
-        w.jf[view.job, at.KEY] = check_keys(policy.ordering.called(view), len(view.job), policy.ordering.name)
+        jobs = view.job.copy()  # the rule may write to what it is given
+        w.jf[jobs, at.KEY] = check_keys(policy.ordering.called(view), len(jobs), policy.ordering.name)
         w.si[at.ASKED] = 1
     elif phase == at.PLACE_PHASE:
         _place(engine, w, policy)
@@ -175,7 +177,7 @@ def _place(engine: Engine, w: World, policy: Policy) -> None:
     try:
         counts = np.asarray(given)
     except ValueError:  # rows of different lengths
-        counts = np.empty(0)
+        counts = np.empty(0, dtype=np.int64)
     if counts.shape != free.shape or not np.issubdtype(counts.dtype, np.integer):
         raise InputError(
             f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}",

@@ -159,7 +159,10 @@ def _start_gang(w: World, job: int, gpu_type: int, size: int) -> None:
 
 @njit
 def stop(w: World, job: int) -> None:
-    """Take the GPUs of a running ``job`` back: it ended, was suspended or lost a node. Its work is brought up to now."""
+    """Take the GPUs of a running ``job`` back: it ended, was suspended or lost a node.
+
+    Its work is brought up to now.
+    """
     now = w.sf[at.NOW]
     jf = w.jf
     ji = w.ji

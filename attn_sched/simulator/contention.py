@@ -1,9 +1,9 @@
 """Who slows whom down: running times of the jobs that share links, kept right as jobs start and end.
 
-Contention ``equal`` divides a link evenly among the jobs that cross it. ``maxmin`` fills progressively (Bertsekas and Gallager,
-"Data Networks", section 6.5.2): all rates rise together; a job stops at its demand (bytes per iteration / compute seconds) or
-when a link of it is full. Jobs send in bursts, so a job then sees, on each link, what the others' rates leave of it; a job alone
-sees the whole link.
+Contention ``equal`` divides a link evenly among the jobs that cross it. ``maxmin`` fills progressively (Bertsekas and
+Gallager, "Data Networks", section 6.5.2): all rates rise together; a job stops at its demand (bytes per iteration /
+compute seconds) or when a link of it is full. Jobs send in bursts, so a job then sees, on each link, what the others'
+rates leave of it; a job alone sees the whole link.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from attn_sched.cluster.communication import ring_bytes
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.heaps import heap_moved
-from attn_sched.simulator.state import World
 from attn_sched.simulator.links import equal_share, running_iteration, running_share
+from attn_sched.simulator.state import World
 
 
 @njit

@@ -12,12 +12,12 @@ from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.fitting import set_ideal, unplaceable
-from attn_sched.simulator.layout import F8, I8
-from attn_sched.simulator.state import World
+from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import apply_all, ask_all, run
 from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import EngineRule
 from attn_sched.simulator.schedule import Schedule
+from attn_sched.simulator.state import World
 from attn_sched.simulator.world import make_world
 from attn_sched.workload import Workload
 
@@ -42,8 +42,8 @@ class Ask:
 class Engine:
     """Many clusters of one shape under one rule, advanced together: ask, decide, apply.
 
-    ``ask`` runs every cluster to its next decision; ``apply`` gives one answer per cluster; ``schedule`` reads the result. A rule
-    without agents is never asked: the first ``ask`` runs it to its end.
+    ``ask`` runs every cluster to its next decision; ``apply`` gives one answer per cluster; ``schedule`` reads the
+    result. A rule without agents is never asked: the first ``ask`` runs it to its end.
 
     Raises:
         InputError: a workload cannot be replayed on the cluster, or the placement rule can never place one of its jobs.
@@ -103,7 +103,8 @@ class Engine:
         """Answer: i8[B] window indices (K to hold) or units; ignored where a cluster is done.
 
         Raises:
-            InputError: an answer is not among the legal ones, or was given already; earlier clusters of the batch have moved on.
+            InputError: an answer is not among the legal ones, or was given already; earlier clusters of the batch have
+            moved on.
         """
         actions = np.asarray(actions)
         if actions.shape != self._phases.shape or not np.issubdtype(actions.dtype, np.integer):
@@ -123,7 +124,10 @@ class Engine:
             )
 
     def run(self, b: int = 0, progress: Progress | None = None) -> int:
-        """Run one cluster until an answer is needed or nothing is left; reports the share of counted jobs that have ended."""
+        """Run one cluster until an answer is needed or nothing is left.
+
+        Reports the share of counted jobs that have ended.
+        """
         w = self.view(b)
         total = max(1, int(w.si[at.COUNTED_LEFT]))
         while True:

@@ -15,7 +15,10 @@ TYPE_REASON = "GPU type not in the cluster"
 
 
 def largest_placeable(workload: Workload, cluster: Cluster) -> np.ndarray:
-    """GPUs the empty cluster can give each job, i8[J]: all of its largest allowed type; 0 where it has none of the types named."""
+    """GPUs the empty cluster can give each job, i8[J]: all of its largest allowed type.
+
+    0 where it has none of the types named.
+    """
     masks = type_masks(workload, cluster)
     largest = np.zeros(len(workload.num_gpus), dtype=np.int64)
     for t, gpus in enumerate(type_capacity(cluster)[:, -1]):
@@ -26,8 +29,8 @@ def largest_placeable(workload: Workload, cluster: Cluster) -> np.ndarray:
 def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop") -> Workload:
     """Drop, clip or refuse the jobs that ``cluster`` could never place; counts go to ``info``.
 
-    ``clip`` sets the GPU count to the largest placeable and keeps the duration; a job whose GPU types the cluster lacks is
-    dropped all the same.
+    ``clip`` sets the GPU count to the largest placeable and keeps the duration; a job whose GPU types the cluster lacks
+    is dropped all the same.
 
     Raises:
         InputError: unknown treatment, or ``refuse`` with an oversized job, which is named.
@@ -61,4 +64,4 @@ def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop"
         if mask.any():
             dropped[reason] = dropped.get(reason, 0) + int(mask.sum())
     info["dropped"] = dropped
-    return workload.select(np.flatnonzero(~leave)).replace(info=info)
+    return (workload.select(np.flatnonzero(~leave)) if leave.any() else workload).replace(info=info)

@@ -1,4 +1,7 @@
-"""Does a job fit now, and how slow would it be at best? Cached per (GPU count, allowed types) until something starts or ends."""
+"""Does a job fit now, and how slow would it be at best? Cached per (GPU count.
+
+Allowed types) until something starts or ends.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import numpy as np
 from attn_sched.jit import njit
 from attn_sched.simulator import contention, links
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.state import World
 from attn_sched.simulator.placement import choose_type, fits, topo_best_fit
+from attn_sched.simulator.state import World
 
 
 @njit
@@ -107,7 +110,10 @@ def placed_slowdown(w: World, job: int, size: int) -> float:
 
 @njit
 def set_ideal(w: World) -> None:
-    """Fill BEST_ITER: seconds per iteration of every job under topo-best-fit on the empty cluster, alone. Call before any event."""
+    """Fill BEST_ITER: seconds per iteration of every job under topo-best-fit on the empty cluster, alone.
+
+    Call before any event.
+    """
     rule = w.ci[at.PLACEMENT]
     w.ci[at.PLACEMENT] = at.TOPO_BEST_FIT
     for job in range(w.si[at.N_JOBS]):

@@ -1,7 +1,7 @@
 """How the engine's state lies in memory: a few arrays per cluster, with named columns.
 
-A job's fields stand side by side in one row, since what touches a job touches several of them. Which arrays there are, and how
-kernels reach them, is in ``state.py``.
+A job's fields stand side by side in one row, since what touches a job touches several of them. Which arrays there are,
+and how kernels reach them, is in ``state.py``.
 
 Units: seconds, bytes, bytes/s. Padding: jobs past a cluster's own workload have status ``ABSENT``.
 """
@@ -25,17 +25,16 @@ CAPACITY, LATENCY, GPU_CAPACITY, GPU_LATENCY = range(4)  # uplink of the vertex;
 TF_COLUMNS = 4
 
 # ---- jf[J, :]: a job's floats
-SUBMIT, DURATION, ESTIMATE, KEY, DEADLINE = range(0, 5)  # KEY: smallest starts first; DEADLINE: end of its patience
+SUBMIT, DURATION, ESTIMATE, KEY, DEADLINE = range(5)  # KEY: smallest starts first; DEADLINE: end of its patience
 GRAD, COMPUTE, OVERLAP, BEST_ITER, CANCEL = range(5, 10)  # BEST_ITER: seconds per iteration ideally placed and alone
 START, FINISH, WAITED, QUEUED_AT, HELD = range(10, 15)  # START: first one; WAITED, HELD: closed intervals only
 LEFT, RATE, SYNCED, SHARE, ALPHA = range(15, 20)  # LEFT: ideal seconds of work left at time SYNCED, done at RATE <= 1
 ACTIVE_0, RAN_AT = range(20, 22)  # integral of active users at submission; when the running interval began
 INTRA = 22  # hierarchical all-reduce: seconds spent inside islands
-GAIN = 23  # communication reward of the last placement, in [-1, 0]
-JF_COLUMNS = 24
+JF_COLUMNS = 23
 
 # ---- ji[J, :]: a job's integers
-GPUS, USER, GROUP, TYPES, CLASS, FIT = range(0, 6)  # TYPES: bit mask of allowed GPU types
+GPUS, USER, GROUP, TYPES, CLASS, FIT = range(6)  # TYPES: bit mask of allowed GPU types
 STATUS, POS, RPOS, TPOS, PREV, NEXT = range(6, 12)  # places in the class heap, finish heap, timer heap; queue links
 ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED = range(
     12, 18
@@ -82,9 +81,8 @@ U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
     WAIT_INTEGRAL,
     JAIN_SUM,
     JAIN_SQUARES,
-    GAIN_SUM,
-) = range(12)
-SF_COLUMNS = 12
+) = range(11)
+SF_COLUMNS = 11
 # ---- si[:]
 (
     NEXT_ARRIVAL,
@@ -149,8 +147,9 @@ CF_COLUMNS = 8
     COST_BASE,
     PREEMPT,
     CLASSED,
-) = range(18)
-CI_COLUMNS = 18
+    IN_ORDER,
+) = range(19)
+CI_COLUMNS = 19
 
 # ORDER
 STATIC, HRRN, WFP3, UNICEP, USER_FAIR, FTF, CALLED, AGENT = range(8)

@@ -1,7 +1,7 @@
 """Links and running times: which uplinks a gang crosses, the share it gets of each, and how fast it runs.
 
-A gang crosses the uplink of every vertex that holds some but not all of its GPUs. GPU uplinks are its own; the others are shared
-with the jobs that cross them too. The formulas stand in ``cluster.communication``.
+A gang crosses the uplink of every vertex that holds some but not all of its GPUs. GPU uplinks are its own; the others
+are shared with the jobs that cross them too. The formulas stand in ``cluster.communication``.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ def intra_seconds(w: World, job: int, p: F8) -> float:
 
 @njit
 def iteration_seconds(w: World, job: int, share: float, alpha: float, intra: float, span: int) -> float:
-    """Seconds per iteration. ``share``: least share over all links (ring) or over those above islands (hierarchical)."""
+    """Seconds per iteration.
+
+    ``share``: least share over all links (ring) or over those above islands (hierarchical).
+    """
     n = w.ji[job, at.GPUS]
     comm = 0.0
     if n > 1:

@@ -1,8 +1,8 @@
 """The event loop: rules run wholly inside ``run``; learned and called policies stop it at each of their decisions.
 
-``run`` returns a phase: ``DONE_PHASE`` when nothing is left to happen (or every counted job has ended), ``NEED_SPACE`` when the
-segment record must grow, ``JOB_PHASE`` / ``UNIT_PHASE`` when an agent must answer, ``KEYS_PHASE`` / ``PLACE_PHASE`` when a Python
-ordering or placement must.
+``run`` returns a phase: ``DONE_PHASE`` when nothing is left to happen (or every counted job has ended), ``NEED_SPACE``
+when the segment record must grow, ``JOB_PHASE`` / ``UNIT_PHASE`` when an agent must answer, ``KEYS_PHASE`` /
+``PLACE_PHASE`` when a Python ordering or placement must.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
 from attn_sched.simulator.fitting import job_fits, placed_slowdown
 from attn_sched.simulator.layout import I8
-from attn_sched.simulator.state import World, world_at
 from attn_sched.simulator.placement import choose_type, fits, split
 from attn_sched.simulator.placing import merge_picks, place
 from attn_sched.simulator.preemption import reschedule
 from attn_sched.simulator.selection import guard_limit, next_start
+from attn_sched.simulator.state import World, world_at
 from attn_sched.simulator.waiting import window_jobs
 
 
 @njit
 def run(w: World, max_events: int) -> int:
-    """Run until an answer is needed, space runs out, nothing is left, or ``max_events`` events have passed (-1 returned)."""
+    """Run until an answer is needed, space runs out, nothing is left.
+
+    Or ``max_events`` events have passed (-1 returned).
+    """
     si = w.si
     last = si[at.EVENTS] + max_events
     preempt = w.ci[at.PREEMPT] != at.NO_PREEMPTION
@@ -93,7 +96,10 @@ def _begin(w: World, job: int) -> bool:
 
 @njit
 def _ask_agent(w: World) -> int:
-    """JOB_PHASE if the job agent must answer, UNIT_PHASE if the GPU agent must; DONE_PHASE if time runs on or a job has started."""
+    """JOB_PHASE if the job agent must answer, UNIT_PHASE if the GPU agent must.
+
+    DONE_PHASE if time runs on or a job has started.
+    """
     si = w.si
     si[at.PICK_JOB] = -1
     if si[at.N_WAITING] == 0 or si[at.HELD_NOW]:
@@ -155,7 +161,10 @@ def _window_fits(w: World) -> bool:
 
 @njit
 def unit_free(w: World, unit: int) -> int:
-    """GPUs the job being placed could take in ``unit`` now (0: illegal), keeping its gang completable on one GPU type."""
+    """GPUs the job being placed could take in ``unit`` now (0.
+
+    Illegal), keeping its gang completable on one GPU type.
+    """
     job = w.si[at.PICK_JOB]
     chosen = w.si[at.PICK_TYPE]
     if chosen >= 0:
@@ -182,7 +191,10 @@ def _unit_type(w: World, unit: int) -> int:
 
 @njit
 def apply_job(w: World, window: I8, action: int) -> bool:
-    """The job agent's answer: an index of ``window``, or its length for HOLD. False if it is illegal (nothing changes)."""
+    """The job agent's answer: an index of ``window``, or its length for HOLD.
+
+    False if it is illegal (nothing changes).
+    """
     si = w.si
     if action == window.shape[0]:
         if not hold_legal(w):
@@ -243,7 +255,10 @@ def restore_picks(w: World) -> None:
 
 @njit
 def single_free(w: World, units: I8, unit: int) -> bool:
-    """Whether unit number ``unit`` may be free where units are single GPUs: the busy ones of an island stand before its free ones."""
+    """Whether unit number ``unit`` may be free where units are single GPUs.
+
+    The busy ones of an island stand before its free ones.
+    """
     if w.ci[at.UNIT_LEVEL] > 0:
         return True
     v = units[unit]
@@ -267,7 +282,10 @@ def _reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
 
 @njit
 def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
-    """Run every cluster of a batch to its next decision: phases[B], and the window of waiting jobs windows[B, K] of each."""
+    """Run every cluster of a batch to its next decision.
+
+    Phases[B], and the window of waiting jobs windows[B, K] of each.
+    """
     for b in range(phases.shape[0]):
         w = world_at(address, b)
         phases[b] = run(w, max_events)
@@ -277,7 +295,10 @@ def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
 
 @njit
 def apply_all(address: int, phases: I8, windows: I8, actions: I8, units: I8) -> int:
-    """Apply one answer a cluster; ``units`` maps unit numbers to vertices. Returns the first cluster whose answer was illegal, or -1."""
+    """Apply one answer a cluster; ``units`` maps unit numbers to vertices.
+
+    Returns the first cluster whose answer was illegal, or -1.
+    """
     for b in range(phases.shape[0]):
         if phases[b] != at.JOB_PHASE and phases[b] != at.UNIT_PHASE:
             continue
@@ -307,7 +328,10 @@ def choose_called_type(w: World) -> int:
 
 @njit
 def apply_counts(w: World, counts: I8) -> None:
-    """Start the picked job on ``counts[nodes]`` GPUs of each node, below the node by best-fit. The caller has checked them."""
+    """Start the picked job on ``counts[nodes]`` GPUs of each node, below the node by best-fit.
+
+    The caller has checked them.
+    """
     level = w.ci[at.NODE_LEVEL]
     gpu_type = w.si[at.PICK_TYPE]
     size = 0

@@ -1,7 +1,8 @@
 """Placement rules: which islands a gang gets, given what is free.
 
-A rule writes (island, GPUs) pairs to ``pk`` and returns how many, or 0 where it cannot place the gang. ``fr`` is the row of free
-counts per vertex of one GPU type, so a rule never mixes types. What a rule calls a node is a vertex of the level ``NODE_LEVEL``.
+A rule writes (island, GPUs) pairs to ``pk`` and returns how many, or 0 where it cannot place the gang. ``fr`` is the
+row of free counts per vertex of one GPU type, so a rule never mixes types. What a rule calls a node is a vertex of the
+level ``NODE_LEVEL``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def _add(pk: I8, size: int, island: int, count: int) -> int:
 
 @njit
 def _scale(w: World, level: int) -> int:
-    """Weight of a vertex of ``level`` in a cost: one more vertex of a level outweighs any number of vertices below it."""
+    """Weight of a vertex of ``level`` in a cost.
+
+    One more vertex of a level outweighs any number of vertices below it.
+    """
     scale = np.int64(1)
     for _ in range(level - 1):
         scale *= w.ci[at.COST_BASE]
@@ -173,8 +177,8 @@ def split_cost(w: World, fr: I8, vertex: int, need: int) -> int:
 def split(w: World, fr: I8, vertex: int, need: int, size: int) -> int:
     """Pick ``need`` <= fr[vertex] GPUs below ``vertex``: fewest vertices level by level, then least left over.
 
-    Greedy where the exact answer is a packing problem: while no child has room for the rest, the child with most free GPUs is
-    taken whole. Appends to ``pk`` and returns the new pick count.
+    Greedy where the exact answer is a packing problem: while no child has room for the rest, the child with most free
+    GPUs is taken whole. Appends to ``pk`` and returns the new pick count.
     """
     ti = w.ti
     rest = need
@@ -263,7 +267,10 @@ def best_fit_fits(w: World, fr: I8, gpu_type: int, need: int) -> bool:
 
 @njit
 def best_fit(w: World, fr: I8, gpu_type: int, need: int) -> int:
-    """A gang that fits a node goes whole into the fullest node with room; a larger one takes whole nodes and one for the rest."""
+    """A gang that fits a node goes whole into the fullest node with room.
+
+    A larger one takes whole nodes and one for the rest.
+    """
     if not best_fit_fits(w, fr, gpu_type, need):
         return 0
     level = w.ci[at.NODE_LEVEL]
@@ -426,7 +433,10 @@ def remaining_estimate(w: World, job: int) -> float:
 
 @njit
 def estimated_left(w: World, job: int, left: float) -> float:
-    """Ideal seconds of work left by the job's estimate when ``left`` are in truth; the same, to the last bit, if it is right."""
+    """Ideal seconds of work left by the job's estimate when ``left`` are in truth.
+
+    The same, to the last bit, if it is right.
+    """
     if w.jf[job, at.ESTIMATE] == w.jf[job, at.DURATION]:
         return left
     return w.jf[job, at.ESTIMATE] - (w.jf[job, at.DURATION] - left)
@@ -444,7 +454,10 @@ def fits(w: World, fr: I8, gpu_type: int, need: int) -> bool:
 
 @njit
 def choose_type(w: World, types: int, need: int) -> int:
-    """The GPU type a gang goes to (-1: none fits now): fewest racks, nodes and GPUs left over under topo-best-fit, lowest index."""
+    """The GPU type a gang goes to (-1: none fits now).
+
+    Fewest racks, nodes and GPUs left over under topo-best-fit, lowest index.
+    """
     n_types = w.ci[at.N_TYPES]
     if n_types == 1:
         return 0 if (types & 1) and fits(w, w.free[0], 0, need) else -1

@@ -1,4 +1,7 @@
-"""From a job to its GPUs: type, then the placement rule in force; and the rule that weighs several placements by contention."""
+"""From a job to its GPUs: type, then the placement rule in force.
+
+And the rule that weighs several placements by contention.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import numpy as np
 from attn_sched.jit import njit
 from attn_sched.simulator import contention, links
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.state import World
 from attn_sched.simulator.placement import (
     best_fit,
     best_fit_fits,
@@ -19,14 +21,19 @@ from attn_sched.simulator.placement import (
     random_free,
     topo_best_fit,
 )
+from attn_sched.simulator.state import World
 
 
 @njit
 def place_by(w: World, rule: int, gpu_type: int, job: int) -> int:
-    """Write the placement of ``job`` on free GPUs of ``gpu_type`` by ``rule`` to ``pk``; returns its size, 0 if there is none."""
+    """Write the placement of ``job`` on free GPUs of ``gpu_type`` by ``rule`` to ``pk``.
+
+    Returns its size, 0 if there is none.
+    """
     need = w.ji[job, at.GPUS]
     fr = w.free[gpu_type]
-    if rule == at.TOPO_BEST_FIT:
+    # What an agent or a Python rule will choose is not known while a job is weighed: the best stands for it.
+    if rule == at.TOPO_BEST_FIT or rule == at.PLACE_AGENT or rule == at.PLACE_CALLED:
         return topo_best_fit(w, fr, need)
     if rule == at.BEST_FIT:
         return best_fit(w, fr, gpu_type, need)

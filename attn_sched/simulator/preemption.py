@@ -1,8 +1,8 @@
 """Preemptive baselines: at every event all live jobs are ranked anew, and what no longer fits is suspended.
 
-The set that runs is chosen greedily with skipping by GPU counts per type (golden.md, case E). Running jobs of the set keep their
-GPUs, the others are suspended, then the new ones are placed in rank order. ``th`` holds the live jobs in the order of the last
-event, which breaks ties (the sort is stable).
+The set that runs is chosen greedily with skipping by GPU counts per type (golden.md, case E). Running jobs of the set
+keep their GPUs, the others are suspended, then the new ones are placed in rank order. ``th`` holds the live jobs in the
+order of the last event, which breaks ties (the sort is stable).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import start, stop
-from attn_sched.simulator.state import World
 from attn_sched.simulator.placement import fits, remaining_estimate
 from attn_sched.simulator.placing import place_by
 from attn_sched.simulator.selection import estimate, fair_duration
+from attn_sched.simulator.state import World
 from attn_sched.simulator.waiting import enqueue
 
 
@@ -38,9 +38,8 @@ def preemptive_key(w: World, job: int) -> float:
         return max(0.0, remaining_estimate(w, job)) * w.ji[job, at.GPUS]
     if rule == at.TIRESIAS:  # queue number by attained service, first come first served inside a queue
         served = attained_service(w, job)
-        if served < w.cf[at.THRESHOLD_1]:
-            return 0.0
-        return 1.0 if served < w.cf[at.THRESHOLD_2] else 2.0
+        queue = 0 if served < w.cf[at.THRESHOLD_1] else 1 if served < w.cf[at.THRESHOLD_2] else 2
+        return float(queue * w.si[at.N_JOBS] + job)
     # Themis: the projected finish-time ratio, worst first; a running job keeps its GPUs until its lease ends.
     now = w.sf[at.NOW]
     if w.ji[job, at.STATUS] == at.RUNNING and now < w.jf[job, at.RAN_AT] + w.cf[at.LEASE]:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Schedule:
-    """One replay. Arrays are per job (J) in the workload's order, or per placement segment (S): one island of one running interval."""
+    """One replay.
+
+    Arrays are per job (J) in the workload's order, or per placement segment (S): one island of one running interval.
+    """
 
     workload: Workload
     cluster: Cluster
@@ -48,8 +51,8 @@ class Schedule:
     def gpu_segments(self) -> tuple[I4, np.ndarray]:
         """Exact GPU ids of every segment: (ids i4[sum of seg_count], offsets i8[S + 1]).
 
-        The engine counts GPUs per island, since those of an island are alike; here each segment gets the lowest ids free at its
-        start. Segments of one island are replayed in order of start, ends before starts at equal times.
+        The engine counts GPUs per island, since those of an island are alike; here each segment gets the lowest ids
+        free at its start. Segments of one island are replayed in order of start, ends before starts at equal times.
         """
         count = len(self.seg_job)
         offsets = np.concatenate([[0], np.cumsum(self.seg_count, dtype=np.int64)])

@@ -11,9 +11,9 @@ from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import sync_user
 from attn_sched.simulator.fitting import best_slowdown, class_fits, job_fits, placed_slowdown
-from attn_sched.simulator.state import World
 from attn_sched.simulator.placement import estimated_left, fits
 from attn_sched.simulator.placing import place
+from attn_sched.simulator.state import World
 
 
 @njit
@@ -33,7 +33,10 @@ def mean_active_users(w: World, job: int) -> float:
 
 @njit
 def fair_duration(w: World, job: int, duration: float) -> float:
-    """Seconds ``job`` would take on a 1/A share of the cluster: duration * max(1, n A / N) (Themis, NSDI 2020, section 3)."""
+    """Seconds ``job`` would take on a 1/A share of the cluster.
+
+    Duration * max(1, n A / N) (Themis, NSDI 2020, section 3).
+    """
     gpus = 0
     for t in range(w.cap.shape[0]):
         gpus += w.cap[t, w.cap.shape[1] - 1]
@@ -181,7 +184,12 @@ def _scan_best(w: World, only_fitting: bool, limit: float) -> int:
 
 @njit
 def best_job(w: World, only_fitting: bool, limit: float) -> int:
-    """The waiting job with the smallest key (ties: earliest); ``only_fitting``: that fits, is not held, ends before ``limit``."""
+    """The waiting job with the smallest key (ties: earliest).
+
+    ``only_fitting``: that fits, is not held, ends before ``limit``.
+    """
+    if w.ci[at.IN_ORDER] and not only_fitting:
+        return w.si[at.Q_HEAD]
     if w.ci[at.CLASSED] and limit == np.inf:
         return _heap_best(w, only_fitting)
     return _scan_best(w, only_fitting, limit)
@@ -191,8 +199,8 @@ def best_job(w: World, only_fitting: bool, limit: float) -> int:
 def _backfill(w: World, limit: float) -> int:
     """First waiting job in arrival order that fits, is not held and ends before ``limit``.
 
-    What was looked at in vain need not be looked at again before something starts or ends: time only brings the limit nearer.
-    So an arrival costs one look, not one at every waiting job.
+    What was looked at in vain need not be looked at again before something starts or ends: time only brings the limit
+    nearer. So an arrival costs one look, not one at every waiting job.
     """
     si = w.si
     rule = w.ci[at.PLACEMENT]

@@ -1,9 +1,9 @@
 """The state of a batch of clusters, and the handle by which compiled kernels reach the arrays of one of them.
 
-``Batch`` owns the arrays, most with a leading batch dimension. ``World`` is one cluster of it: in Python an object with numpy views
-as attributes, in a kernel a single address: that of a table of pointers and shapes. ``w.jf`` in a kernel is then one load, and a
-call passes one number; passing some thirty arrays by value instead made calls the engine's largest cost (16 us a job, against
-less than 1).
+``Batch`` owns the arrays, most with a leading batch dimension. ``World`` is one cluster of it: in Python an object with
+numpy views as attributes, in a kernel a single address: that of a table of pointers and shapes. ``w.jf`` in a kernel is
+then one load, and a call passes one number; passing some thirty arrays by value instead made calls the engine's largest
+cost (16 us a job, against less than 1).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ FIELDS: dict[str, Field] = {
     "sgi": Field(I8, 3),  # [S, 3] placement segments: job, island, GPUs
     "sgf": Field(F8, 2),  # [S, 2] their start and end
     "pk": Field(I8, 2),  # [I + 2, 2] the placement being built: island, GPUs
-    "gp": Field(I8, 2),  # [I + 2, 2] a GPU agent's picks so far, of which N_PICKS count: pk is overwritten between its answers
+    "gp": Field(
+        I8, 2
+    ),  # [I + 2, 2] a GPU agent's picks so far, of which N_PICKS count: pk is overwritten between its answers
     "sv": Field(I8, 4),  # [V, 4] scratch per vertex: GPUs counted, touched list, stamp, active jobs
     "pf": Field(F8),  # [P_COLUMNS] the path of the placement being weighed
     "vf": Field(F8),  # [V] scratch per vertex: progressive filling, node work
@@ -167,11 +169,16 @@ def world_at(typing_context: Any, address: types.Type, b: types.Type) -> Any:
 
 @intrinsic
 def _entry(typing_context: Any, world: types.Type, index: types.Type) -> Any:
-    """Entry ``index`` of the table of a world."""
+    """Entry ``index`` of the table of a world.
+
+    Python changes the table between calls only, and the compiler is told so: it need not load an entry again after a store.
+    """
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         table = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        return builder.load(builder.gep(table, [context.cast(builder, args[1], signature.args[1], types.int64)]))
+        entry = builder.load(builder.gep(table, [context.cast(builder, args[1], signature.args[1], types.int64)]))
+        entry.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return entry
 
     return types.int64(world, index), build
 

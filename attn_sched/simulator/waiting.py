@@ -1,8 +1,8 @@
 """The waiting jobs: one list in arrival order, and for keyed rules two heaps per class of alike jobs.
 
 A class holds the jobs of one GPU count and GPU-type wish (under a hold rule also of one communication profile), so that
-a decision looks at the head of each class and not at every job. Jobs whose patience is over lie in a second heap, because a
-hold no longer applies to them.
+a decision looks at the head of each class and not at every job. Jobs whose patience is over lie in a second heap,
+because a hold no longer applies to them.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from attn_sched.errors import InputError
 from attn_sched.seeding import stream
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.layout import F8, I8
-from attn_sched.simulator.state import Batch, World
 from attn_sched.simulator.options import ALLREDUCE, CONTENTION, SimOptions
 from attn_sched.simulator.rule import THEMIS_LEASE_S, TIRESIAS_THRESHOLDS, EngineRule
+from attn_sched.simulator.state import Batch, World
 from attn_sched.workload import Workload
 
 MAX_TYPES = 31  # bits of a type mask
@@ -228,6 +228,12 @@ def make_world(
         classes.append(_group_rows(alike))
         cq[b, : len(cancels[b])] = cancels[b]
         rng[b, 0] = stream(options.seed + b, "placement").integers(0, 2**63, dtype=np.uint64)
+    heads_first = rule.queueing != at.SKIP and all(
+        np.all(np.diff(jf[b, : len(workload.submit_s), at.KEY]) >= 0) for b, workload in enumerate(workloads)
+    )
+    if rule.classed and heads_first:
+        # The best waiting job is always the oldest: the list in arrival order serves, and no heap is needed.
+        ci[at.CLASSED], ci[at.IN_ORDER] = 0, 1
     cl = np.zeros((batch, max(len(rows) for _, rows in classes), 4), dtype=np.int64)
     fi = np.zeros((batch, max(len(rows) for _, rows in fits), at.FI_COLUMNS), dtype=np.int64)
     for b, workload in enumerate(workloads):
@@ -242,18 +248,19 @@ def make_world(
         cl[b, : len(class_rows), at.C_BASE] = np.cumsum(sizes) - sizes
         cl[b, : len(class_rows), at.C_FIT] = number[class_rows]
     if segments is None:
-        segments = 2 * jobs + 4 * vertices + 2 * gpus if options.record_segments else 0
+        segments = jobs + jobs // 4 + 4 * vertices + 2 * gpus if options.record_segments else 0
 
     arrays = dict(
         loff=cluster.level_off.astype(np.int64), ti=ti, tf=tf, cap=cap, cf=cf, ci=ci, changes=_changes(cluster, options),
         jf=jf, ji=ji, free=np.zeros((batch, *cap.shape), dtype=np.int64), lk=np.zeros((batch, vertices, 2), dtype=np.int64),
-        en=np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int64), hp=np.zeros((batch, 2 * jobs), dtype=np.int64), cl=cl, fi=fi,
+        en=np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int64), hp=np.zeros((batch, 2 * jobs if ci[at.CLASSED] else 0), dtype=np.int64), cl=cl, fi=fi,
         ff=np.zeros((batch, fi.shape[1], at.P_COLUMNS)), fh=np.zeros((batch, gpus + 1), dtype=np.int64),
-        th=np.zeros((batch, jobs), dtype=np.int64), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int64),
+        th=np.zeros((batch, jobs if ci[at.HOLD] or ci[at.PREEMPT] else 0), dtype=np.int64), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int64),
         sf=np.zeros((batch, at.SF_COLUMNS)), si=np.zeros((batch, at.SI_COLUMNS), dtype=np.int64), rng=rng,
         sgi=np.zeros((batch, segments, 3), dtype=np.int64), sgf=np.zeros((batch, segments, 2)),
         pk=np.zeros((batch, islands + 2, 2), dtype=np.int64), gp=np.zeros((batch, islands + 2, 2), dtype=np.int64),
-        sv=np.zeros((batch, vertices, 4), dtype=np.int64), pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)), sj=np.zeros((batch, gpus + 1), dtype=np.int64),
+        sv=np.zeros((batch, vertices, 4), dtype=np.int64), pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)),
+        sj=np.zeros((batch, gpus + 1), dtype=np.int64),
         sjf=np.zeros((batch, gpus + 1, 2)), down=np.zeros((batch, islands), dtype=np.int64), cq=cq,
     )  # fmt: skip
     made = Batch(batch, arrays)

@@ -77,7 +77,13 @@ def scale_load(
         scaled = _stretch_steadily(workload, num_gpus, now / load, load)
     else:
         scaled = _stretch(workload, now / load) if by == "stretch" else _thin(workload, now, load, seed)
-    info = {"load": load, "load_by": by, "load_later": later, "load_before": now, "load_achieved": offered_load(scaled, num_gpus)}
+    info = {
+        "load": load,
+        "load_by": by,
+        "load_later": later,
+        "load_before": now,
+        "load_achieved": offered_load(scaled, num_gpus),
+    }
     return scaled.replace(info=info)
 
 

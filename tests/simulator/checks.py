@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tests.reference.machine import Machine
 from tests.reference.tree import Placement, Tree
 from tests.simulator.drawn import Replay, Run, down_times, runs_of
 
-CLOSE = {"rtol": 1e-9, "atol": 1e-8}
+CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-8}
 
 
 def ended(w: World) -> np.ndarray:
@@ -69,7 +70,10 @@ def check_times(schedule: Schedule, runs: list[Run], w: World) -> None:
 
 
 def check_end(replay: Replay, w: World) -> None:
-    """Everything is given back: queues, counters, GPUs (but for those that are down), links, heaps, the pool of entries."""
+    """Everything is given back.
+
+    Queues, counters, GPUs (but for those that are down), links, heaps, the pool of entries.
+    """
     status = w.ji[:, at.STATUS]
     assert np.isin(status, (at.DONE, at.CANCELLED)).all()
     for counter in (at.N_WAITING, at.N_RUNNING, at.RUNNING_GPUS, at.N_FINISH, at.ACTIVE, at.COUNTED_LEFT):
@@ -87,7 +91,9 @@ def check_end(replay: Replay, w: World) -> None:
     downs = down_times(replay.cluster, replay.options)
     down = set(np.flatnonzero(w.down).tolist())
     assert down >= {i for i, since, until in downs if since < now < until}
-    assert down <= {i for i, since, until in downs if since <= now <= until}  # the replay may stop between events of one time
+    assert down <= {
+        i for i, since, until in downs if since <= now <= until
+    }  # the replay may stop between events of one time
     np.testing.assert_array_equal(w.lk[:, at.L_JOBS], 0)
     np.testing.assert_array_equal(w.lk[:, at.L_HEAD], -1)
     np.testing.assert_array_equal(w.cl[:, [at.C_FRESH, at.C_RIPE]], 0)

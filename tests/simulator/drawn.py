@@ -113,7 +113,10 @@ class Run:
 
 
 def runs_of(schedule: Schedule) -> list[Run]:
-    """The runs in the order in which they began; fails unless each is a whole gang on one GPU type that the job may use."""
+    """The runs in the order in which they began.
+
+    Fails unless each is a whole gang on one GPU type that the job may use.
+    """
     cluster, jobs = schedule.cluster, schedule.workload
     runs: list[Run] = []
     open_run: dict[int, int] = {}

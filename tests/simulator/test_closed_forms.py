@@ -23,8 +23,8 @@ def exact(got: np.ndarray, expected: list[float]) -> None:
 def two_jobs(contention: str, second_bytes: float = CAPACITY) -> Schedule:
     """Two gangs of 2, one GPU on each of two nodes: both cross both uplinks. tau = 1 s, 10 s of ideal work each.
 
-    The first job sends S = 1e9 bytes an iteration (2(n-1)/n S = S for n = 2), so its iteration takes 1 + S/share s, against
-    1 s in one node. The second arrives at 4 s.
+    The first job sends S = 1e9 bytes an iteration (2(n-1)/n S = S for n = 2), so its iteration takes 1 + S/share s,
+    against 1 s in one node. The second arrives at 4 s.
     """
     cluster = node_cluster(2, 2, capacity=CAPACITY)
     jobs = make_jobs([0, 4], [10, 10], [2, 2], grad_bytes=[CAPACITY, second_bytes])
@@ -38,7 +38,7 @@ def test_one_link_without_contention() -> None:
 
 @pytest.mark.parametrize("contention", ["equal", "maxmin"])
 def test_one_link_shared_by_equals(contention: str) -> None:
-    """At half speed until 4 s (8 s of work left), at a third until 28 s; then 2 s of work are left to the second, alone.
+    """At half speed until 4 s (8 s of work left), at a third until 28 s; then the second does its last 2 s alone.
 
     Under max-min fairness both could use the whole link (demand S / tau = C), so they get half each.
     """
@@ -54,7 +54,10 @@ def test_one_link_shared_by_unequals() -> None:
 
 
 def test_one_link_shared_by_unequals_max_min() -> None:
-    """The second wants C/4 and gets it; the first the other 3C/4: iterations of 1 + 4/3 and 1 + 1 s, then 1 + 1/4 s alone."""
+    """The second wants C/4 and gets it.
+
+    The first the other 3C/4: iterations of 1 + 4/3 and 1 + 1 s, then 1 + 1/4 s alone.
+    """
     first = 4 + 8 * 7 / 3
     left = 10 - (first - 4) / 2
     exact(two_jobs("maxmin", CAPACITY / 4).finish_s, [first, first + left * 1.25])
@@ -82,7 +85,10 @@ def held(theta: float, patience: float, **options: Any) -> float:
 
 
 def test_hold_ends_with_patience() -> None:
-    """Spread, the gang runs at half speed. It is held above theta, for patience x 10 s; the end of patience is an event."""
+    """Spread, the gang runs at half speed.
+
+    It is held above theta, for patience x 10 s; the end of patience is an event.
+    """
     assert held(1.5, 2) == 1 + 20
     assert held(1.5, 0.25) == 1 + 2.5
     assert held(1.5, 0) == 1
@@ -128,11 +134,16 @@ def test_guard_lets_short_jobs_through() -> None:
     """While GPUs are kept for a guarded job, a job that ends before the reservation may start, a longer one not."""
     jobs = make_jobs([0, 1, 2, 3], [20, 5, 12, 8], [3, 4, 1, 1])
     schedule = simulate(jobs, count_cluster(4), "fifo-skip", SimOptions(comm=False, max_wait_s=0))
-    exact(schedule.start_s, [0, 20, 2, 25])  # the third ends at 14 < 20; the fourth would end at 22 after waiting till 14
+    exact(
+        schedule.start_s, [0, 20, 2, 25]
+    )  # the third ends at 14 < 20; the fourth would end at 22 after waiting till 14
 
 
 def test_guard_at_once_is_first_come_first_served() -> None:
-    """With ``max_wait`` 0 every job is guarded: whatever the order, starts are those of EASY-like first come first served."""
+    """With ``max_wait`` 0 every job is guarded.
+
+    Whatever the order, starts are those of EASY-like first come first served.
+    """
     rng = np.random.default_rng(5)
     submit = np.sort(rng.integers(0, 200, 60)).astype(float).tolist()
     jobs = make_jobs(submit, rng.integers(1, 40, 60).astype(float).tolist(), rng.integers(1, 8, 60).tolist())
@@ -157,7 +168,9 @@ def test_jobs_of_no_duration(policy: str) -> None:
     assert schedule.finish_s.max() == 4
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "ljf:strict", "easy", "saf:commit", "wfp3", "user-fair", "ftf", "srsf"])
+@pytest.mark.parametrize(
+    "policy", ["fifo", "sjf", "ljf:strict", "easy", "saf:commit", "wfp3", "user-fair", "ftf", "srsf"]
+)
 def test_one_gpu(policy: str) -> None:
     """On one GPU nothing overlaps and nothing is left idle: the makespan is the sum of durations."""
     jobs = make_jobs([0, 0, 0, 0, 1], [5, 3, 4, 0, 2], [1] * 5)
@@ -282,7 +295,10 @@ def test_no_jobs() -> None:
 
 
 def test_a_rule_that_can_never_place_a_job() -> None:
-    """best-fit takes whole nodes of the largest size and one node for the rest: 5 GPUs on nodes of 3, 1 and 1 are none."""
+    """best-fit takes whole nodes of the largest size and one node for the rest.
+
+    5 GPUs on nodes of 3, 1 and 1 are none.
+    """
     cluster = make_cluster(Group((Island(3), Island(1), Island(1))))
     jobs = make_jobs([0, 1], [1, 1], [4, 5])
     with pytest.raises(InputError, match=r"job 1 \(5 GPUs\) can never be placed by this rule on small"):

@@ -1,4 +1,7 @@
-"""The engine against the schedules of other simulators (communication off): every case A to F, to every printed digit."""
+"""The engine against the schedules of other simulators (communication off).
+
+Every case A to F, to every printed digit.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def replay(row: Row, policy: str | None = None) -> Schedule:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_row(row: Row) -> None:
-    """Means to four decimals, makespan, preemptions, and start, end and preemptions of every job where they are given."""
+    """Means to four decimals, makespan, preemptions, and start.
+
+    End and preemptions of every job where they are given.
+    """
     schedule = replay(row)
     workload = schedule.workload
     jct = schedule.finish_s - workload.submit_s

@@ -39,6 +39,13 @@ def test_preemptive(replay: Replay) -> None:
     check(replay)
 
 
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(replays(max_jobs=20) | replays(preemptive=True, max_jobs=20))
+def test_at_length(replay: Replay) -> None:
+    check(replay)
+
+
 @settings(max_examples=60, deadline=None)
 @given(replays(failures=None))
 def test_same_call_same_schedule(replay: Replay) -> None:
@@ -60,7 +67,10 @@ def test_same_call_same_schedule(replay: Replay) -> None:
 @settings(max_examples=80, deadline=None)
 @given(replays(failures=None) | replays(preemptive=True))
 def test_small_record_of_segments(replay: Replay) -> None:
-    """A record that has to grow again and again holds the same as a large one; without a record all else is the same."""
+    """A record that has to grow again and again holds the same as a large one.
+
+    Without a record all else is the same.
+    """
     plain, _ = replay.run()
     for batch in (1, 2):
         engine = replay.engine(batch)
@@ -84,7 +94,8 @@ def test_relabelling(replay: Replay) -> None:
     """Without communication, which GPUs a gang gets changes nothing, but for best-fit, which needs whole nodes.
 
     The engine has no labels inside an island. Across islands any rearrangement is the same: here all GPUs of a cluster
-    of one type stand in one pool. With communication on, ties go to the lowest index, so only symmetric trees stay alike.
+    of one type stand in one pool. With communication on, ties go to the lowest index, so only symmetric trees stay
+    alike.
     """
     schedule, _ = replay.run()
     pool = count_cluster(replay.cluster.num_gpus)

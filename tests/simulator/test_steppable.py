@@ -1,4 +1,7 @@
-"""The engine one decision at a time: what is legal is accepted, what is not changes nothing, and rules can be imitated."""
+"""The engine one decision at a time.
+
+What is legal is accepted, what is not changes nothing, and rules can be imitated.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from attn_sched.errors import InputError
 from attn_sched.policies import parse_policy
 from attn_sched.simulator import Ask, Engine, EngineRule, Schedule, SimOptions
 from attn_sched.simulator import layout as at
+from attn_sched.simulator.fitting import best_slowdown
+from attn_sched.simulator.loop import job_legal
 from attn_sched.simulator.state import World
 from attn_sched.workload import Workload
 from tests.reference.shapes import count_cluster, make_jobs, node_cluster
@@ -110,22 +115,32 @@ def test_random_agents(episode: tuple[Replay, EngineRule, int, np.random.Generat
 @settings(max_examples=60, deadline=None)
 @given(episodes())
 def test_looking_changes_nothing(episode: tuple[Replay, EngineRule, int, np.random.Generator]) -> None:
-    """Asking again, and working out the masks, leave the state as it is."""
+    """Asking again, working out the masks and weighing jobs, also between GPU picks, leave the state as it is."""
     replay, rule, window, rng = episode
     engine = Engine(replay.cluster, [replay.jobs], rule, replay.options, window=window)
+    blind = Engine(replay.cluster, [replay.jobs], rule, replay.options, window=window)
+    answers = []
 
     def choose(engine: Engine, b: int, ask: Ask) -> int:
-        before = state(engine.view(b))
+        w = engine.view(b)
+        before = state(w)
+        for job in np.flatnonzero(w.ji[:, at.STATUS] == at.WAITING):
+            job_legal(w, int(job))
+            best_slowdown(w, int(job))
         phases, windows = ask.phases.copy(), ask.windows.copy()
         allowed = legal(engine, b, ask)
         again = engine.ask()
         np.testing.assert_array_equal(again.phases, phases)
         np.testing.assert_array_equal(again.windows, windows)
         assert legal(engine, b, ask) == allowed
-        assert state(engine.view(b)) == before
-        return int(rng.choice(allowed))
+        assert state(w) == before
+        answers.append(int(rng.choice(allowed)))
+        return answers[-1]
 
     play(engine, choose)
+    replies = iter(answers)
+    play(blind, lambda engine, b, ask: next(replies))
+    same(blind.schedule(), engine.schedule())
 
 
 @settings(max_examples=60, deadline=None)
@@ -178,7 +193,8 @@ def test_job_agent_imitates_a_rule(replay: Replay) -> None:
 def test_gpu_agent_imitates_topo_best_fit(replay: Replay, unit: int) -> None:
     """Under any ordering and queueing, a GPU agent that picks what topo-best-fit picks gives its schedule.
 
-    Units are GPUs or islands: inside a larger unit the engine fills best what was picked, which may break ties otherwise.
+    Units are GPUs or islands: inside a larger unit the engine fills best what was picked, which may break ties
+    otherwise.
     """
     expected, _ = replay.run()
     cluster = units_of(replay.cluster)[min(unit, replay.cluster.num_levels - 1)]
@@ -270,7 +286,10 @@ def test_hold() -> None:
 
 
 def test_guard_decides_for_the_agent() -> None:
-    """A guarded job that fits starts unasked; while it does not fit, jobs that would outlast its reservation are illegal."""
+    """A guarded job that fits starts unasked.
+
+    While it does not fit, jobs that would outlast its reservation are illegal.
+    """
     jobs = make_jobs([0, 1, 2, 2], [20, 5, 30, 10], [3, 4, 1, 1])
     engine = Engine(count_cluster(4), [jobs], JOB_AGENT, SimOptions(comm=False, max_wait_s=0), window=4)
     asked = []
@@ -338,9 +357,7 @@ def test_single_gpus_are_picked_one_by_one() -> None:
 
 def test_a_gang_stays_on_one_type() -> None:
     """After the first pick only GPUs of its type are legal, and a type too small for the gang is never offered."""
-    cluster = replace(
-        node_cluster(3, 2), island_type=np.array([0, 1, 1], dtype=np.int32), gpu_types=("V100", "A100")
-    )
+    cluster = replace(node_cluster(3, 2), island_type=np.array([0, 1, 1], dtype=np.int32), gpu_types=("V100", "A100"))
     jobs = make_jobs([0], [1], [3], gpu_type_names=("V100", "A100"))
     engine = Engine(cluster, [jobs], BOTH_AGENTS, OFF)
     ask = engine.ask()
