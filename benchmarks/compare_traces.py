@@ -49,15 +49,17 @@ CASES = (
 
 INTRODUCTION = """# Rules on real traces
 
-Written by `python -m benchmarks.compare_traces TRACES --write docs/comparisons.md`; every table is what `attn-sched compare`
-prints for the command above it. Durations are known exactly (`oracle`), jobs share links evenly (`equal`), users are
-synthetic where the trace names none. Ranges are 95 % bootstrap intervals over windows, or over consecutive blocks of 256
-jobs where the whole trace is replayed once; fewer than five windows give none. Values in bold are the best of a column.
+Written by `python -m benchmarks.compare_traces TRACES --write docs/comparisons.md`; every table is what `attn-sched
+compare` prints for the command above it. Durations are known exactly (`oracle`), jobs share links evenly (`equal`),
+users are synthetic where the trace names none. Ranges are 95 % bootstrap intervals over windows, or over consecutive
+blocks of 256 jobs where the whole trace is replayed once; fewer than five windows give none. Values in bold are the
+best of a column.
 
-Windows are drawn with `--later steady`: the jobs that keep arriving after a window are stretched, block by block, to the
-same load. The other choice, `--later same`, stretches them by the window's own factor. Where a log is busier after a window
-than in it, that overloads the cluster for as long as the last counted job is waiting: over 20 windows of the Helios trace
-at load 0.95, the 2,048 jobs after the window then offer a load of 0.4 to 4.9, and over Philly's passed jobs 0.2 to 8.2.
+Windows are drawn with `--later steady`: the jobs that keep arriving after a window are stretched, block by block, to
+the same load. The other choice, `--later same`, stretches them by the window's own factor. Where a log is busier after
+a window than in it, that overloads the cluster for as long as the last counted job is waiting: over 20 windows of the
+Helios trace at load 0.95, the 2,048 jobs after the window then offer a load of 0.4 to 4.9, and over Philly's passed
+jobs 0.2 to 8.2.
 """
 
 
@@ -77,8 +79,8 @@ def run(case: Case, traces: Path) -> tuple[Comparison, str]:
         comparison = compare(kept, cluster, plan, SimOptions(), progress=advance)
     loads = ",".join(f"{load:g}" for load in case.loads)
     windows = f" --windows {case.windows} --later steady" if case.windows else ""
-    command = f'attn-sched compare TRACES/{case.trace} --cluster {case.cluster} --policies "$POLICIES" --loads {loads}{windows}'
-    return comparison, command
+    what = f'TRACES/{case.trace} --cluster {case.cluster} --policies "$POLICIES" --loads {loads}{windows}'
+    return comparison, f"attn-sched compare {what}"
 
 
 def tables(comparison: Comparison) -> list[str]:
@@ -113,9 +115,19 @@ def main() -> None:
     for case in CASES:
         comparison, command = run(case, given.traces)
         left_out = ", ".join(f"{reason}: {n:,}" for reason, n in dropped_counts(comparison.info).items()) or "none"
-        counted = f"{case.windows} windows of 256 jobs" if case.windows else f"all {comparison.kept_jobs:,} jobs, from an empty cluster"
+        counted = (
+            f"{case.windows} windows of 256 jobs"
+            if case.windows
+            else f"all {comparison.kept_jobs:,} jobs, from an empty cluster"
+        )
         page += [f"## {Path(case.trace).parent.name}/{Path(case.trace).stem} on `{case.cluster}`", ""]
-        page += [f"`{command}`", "", f"{counted[0].upper()}{counted[1:]}; jobs left out: {left_out}.", "", *tables(comparison)]
+        page += [
+            f"`{command}`",
+            "",
+            f"{counted[0].upper()}{counted[1:]}; jobs left out: {left_out}.",
+            "",
+            *tables(comparison),
+        ]
     text = "\n".join(page)
     if given.write is None:
         print(text)

@@ -53,9 +53,8 @@ def main() -> None:
         print(f"{step:42} {seconds:8.2f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{'all':42} {sum(seconds for _, seconds in steps):8.2f} s, peak memory {peak:.2f} GB")
-    print(
-        f"{len(workload):,} jobs, {values['jobs_per_s']:,.0f} jobs/s in the engine, excess {values['excess_mean_s']:,.0f} s"
-    )
+    rate, excess = values["jobs_per_s"], values["excess_mean_s"]
+    print(f"{len(workload):,} jobs, {rate:,.0f} jobs/s in the engine, excess {excess:,.0f} s")
 
 
 if __name__ == "__main__":

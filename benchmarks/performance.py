@@ -17,16 +17,16 @@ from attn_sched.files import atomic_write
 
 INTRODUCTION = """# Speed
 
-Written by `python -m benchmarks.performance TRACES --write docs/performance.md`; each block is what its command printed. All
-run on one core of {machine}, Python {python}; other work on that machine makes single figures uncertain by a
-third or so, ratios of one run less. Engine time alone: reading, compiling and metrics are not in jobs/s. The first replay on
-a machine compiles the kernels, about half a minute; later ones load them from the cache in 0.3 s.
+Written by `python -m benchmarks.performance TRACES --write docs/performance.md`; each block is what its command
+printed. All run on one core of {machine}, Python {python}; other work on that machine makes single figures uncertain
+by a third or so, ratios of one run less. Engine time alone: reading, compiling and metrics are not in jobs/s. The
+first replay on a machine compiles the kernels, about half a minute; later ones load them from the cache in 0.3 s.
 """
 
 PARTS = (
     (
         "Against SimPy",
-        "The same strict FIFO on counted GPUs, written as a SimPy process model in the script. Both must give the same mean.",
+        "The same strict FIFO on counted GPUs, written as a SimPy process model. Both must give the same mean.",
         ("peer_simpy", "{traces}/golden/philly-week.csv"),
     ),
     (
@@ -36,16 +36,20 @@ PARTS = (
     ),
     (
         "Long queues",
-        "Keyed rules look at one heap head per class of alike jobs. What growth they show is memory: the tables of 100,000 jobs do\n"
-        "not fit the processor's caches. `hrrn` re-ranks every waiting job at each decision, and backfilling looks at every waiting\n"
-        "job when something ends; both are linear in the queue.",
+        "Keyed rules look at one heap head per class of alike jobs. What growth they show is memory: the tables of\n"
+        "100,000 jobs do not fit the processor's caches. `hrrn` re-ranks every waiting job at each decision, and backfilling\n"
+        "looks at every waiting job when something ends; both are linear in the queue.",
         ("queue_length",),
     ),
-    ("A million jobs", "End to end, from the synthetic generator to the metrics, through a Parquet file.", ("million",)),
+    (
+        "A million jobs",
+        "End to end, from the synthetic generator to the metrics, through a Parquet file.",
+        ("million",),
+    ),
     (
         "The batched stepper",
-        "Random legal decisions on 64-GPU clusters. With observations: all features and masks of the deciding agent are built for\n"
-        "every decision. The answers themselves are drawn outside the time taken.",
+        "Random legal decisions on 64-GPU clusters. With observations: all features and masks of the deciding agent\n"
+        "are built for every decision. The answers themselves are drawn outside the time taken.",
         ("stepper",),
     ),
 )
@@ -57,7 +61,7 @@ def main() -> None:
     parser.add_argument("traces", type=Path)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    machine = f"a {platform.machine()} machine with shared cores"
+    machine = f"a shared {platform.machine()} machine"
     page = [INTRODUCTION.format(machine=machine, python=platform.python_version())]
     for title, text, (module, *words) in PARTS:
         command = [sys.executable, "-m", f"benchmarks.{module}", *(word.format(traces=given.traces) for word in words)]

@@ -61,8 +61,8 @@ def main() -> None:
     print(f"{'cluster':10} {'policy':34} {'contention':10} {'jobs':>8} {'jobs/s':>11} {'ratio':>6}")
     for rate in rates:
         ratio = rate.jobs_per_s / first[rate.cluster]
-        line = f"{rate.cluster:10} {rate.policy:34} {rate.contention:10} {rate.jobs:8,} {rate.jobs_per_s:11,.0f} {ratio:6.2f}"
-        print(line)
+        measured = f"{rate.jobs:8,} {rate.jobs_per_s:11,.0f} {ratio:6.2f}"
+        print(f"{rate.cluster:10} {rate.policy:34} {rate.contention:10} {measured}")
 
 
 if __name__ == "__main__":

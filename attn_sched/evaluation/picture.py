@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HOUR_S = 3600.0
-_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222222")  # Tol's bright, and ink
+# Tol's bright, and ink
+_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222222")
 _DASHES = ("-", "--", ":", "-.")
 _WAIT_TICKS = ((1.0, "1 s"), (60.0, "1 min"), (HOUR_S, "1 h"), (86_400.0, "1 d"), (604_800.0, "1 w"))
 

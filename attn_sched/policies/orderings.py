@@ -94,7 +94,7 @@ for _ordering in (
     ),
     Ordering(
         "tiresias",
-        "preemptive: least attained GPU time in three queues (below 3,250, 7,200, above), first come first served in each",
+        "preemptive: least attained GPU time in three queues (to 3,250, 7,200, above), first come first served in each",
         "Gu et al. (Tiresias), NSDI 2019, section 3.2",
         preempt=at.TIRESIAS,
     ),

@@ -109,9 +109,9 @@ def register_ordering(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a Python function an ordering under ``name``.
 
-    The function gets a :class:`QueueView` of the waiting jobs at each event and returns one key a job, f8[W], smallest first;
-    ties go to the earlier submission. With ``static=True`` it gets ``(workload, generator)`` once and returns one key for every
-    job, f8[J]; the whole replay then runs compiled, as fast as a built-in rule.
+    The function gets a :class:`QueueView` of the waiting jobs at each event and returns one key a job, f8[W], smallest
+    first; ties go to the earlier submission. With ``static=True`` it gets ``(workload, generator)`` once and returns
+    one key for every job, f8[J]; the whole replay then runs compiled, as fast as a built-in rule.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,8 +134,8 @@ def register_placement(
 ) -> Callable[[CalledPlacement], CalledPlacement]:
     """Decorator that makes a Python function a placement under ``name``.
 
-    The function gets a :class:`PlacementView` and returns how many GPUs to take of each node, i4[nodes]; the counts must add up
-    to the gang and must be free.
+    The function gets a :class:`PlacementView` and returns how many GPUs to take of each node, i8[nodes]; the counts
+    must add up to the gang and must be free.
     """
 
     def register(function: CalledPlacement) -> CalledPlacement:

@@ -102,7 +102,7 @@ def _sample_latency(cluster: Cluster, workload: Workload, rule: EngineRule, opti
         run(w, 0)
         empty.append(time.perf_counter() - began)
     overhead = float(np.median(empty))
-    samples = []
+    samples: list[float] = []
     while len(samples) < LATENCY_SAMPLES:
         began = time.perf_counter()
         phase = run(w, 1)

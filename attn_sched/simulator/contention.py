@@ -98,7 +98,8 @@ def _gpu_limit(w: World, job: int) -> float:
 def fill(w: World, newcomer: int, apply: int) -> float:
     """Progressive filling over all jobs that cross links; sets their shares if ``apply``.
 
-    ``newcomer`` (or -1) is a waiting job whose path is in ``pf`` and whose touched vertices are in ``sv``; its share is returned.
+    ``newcomer`` (or -1) is a waiting job whose path is in ``pf`` and whose touched vertices are in ``sv``; its share is
+    returned.
     """
     jobs = 0
     for i in range(w.si[at.N_FINISH]):

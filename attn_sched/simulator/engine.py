@@ -30,7 +30,9 @@ WHOLE_RUN = 1 << 62
 class Ask:
     """What a batch of B clusters waits for."""
 
-    phases: I8  # [B] layout.DONE_PHASE | JOB_PHASE (pick a window index, or K to hold) | UNIT_PHASE (pick a unit) | KEYS_PHASE | PLACE_PHASE
+    # [B] of layout: DONE_PHASE, JOB_PHASE (pick a window index, or K to hold), UNIT_PHASE (pick a unit), or what a rule
+    # in Python must answer: KEYS_PHASE, PLACE_PHASE
+    phases: I8
     windows: I8  # [B, K] waiting jobs shown to a job agent, in arrival order; -1 pads
 
     @property
@@ -71,7 +73,7 @@ class Engine:
             job = unplaceable(w)
             if job >= 0:
                 raise InputError(
-                    f"job {workload.job_id[job]} ({workload.num_gpus[job]} GPUs) can never be placed by this rule on {cluster.name}",
+                    f"{cluster.name} can never place job {workload.job_id[job]} ({workload.num_gpus[job]} GPUs) so",
                     file=workload.name,
                     field="num_gpus",
                     expected="a placement rule that splits gangs, such as topo-best-fit, or --oversized clip",

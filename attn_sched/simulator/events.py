@@ -1,7 +1,8 @@
 """Time: the next event, the clock, and what completions, arrivals, failures, cancellations and timers do.
 
-At equal times: completions, nodes that fail or return, arrivals (by job number), cancellations, timers; decisions come last. With
-``SINGLE_EVENTS`` (queueing ``commit`` and ``easy``) every event is handled alone, arrivals before completions.
+At equal times: completions, nodes that fail or return, arrivals (by job number), cancellations, timers; decisions come
+last. With ``SINGLE_EVENTS`` (queueing ``commit`` and ``easy``) every event is handled alone, arrivals before
+completions.
 """
 
 from __future__ import annotations
@@ -232,6 +233,7 @@ def settle(w: World) -> None:
     """Complete jobs of no duration where they start: their GPUs are free for the next decision."""
     while w.si[at.N_FINISH] > 0 and w.jf[w.fh[0], at.FINISH] <= w.sf[at.NOW]:
         _complete(w, w.fh[0])
+        w.si[at.GUARD_EPOCH] = 0  # the reservation is worked out anew
 
 
 @njit

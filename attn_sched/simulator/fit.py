@@ -17,13 +17,19 @@ TYPE_REASON = "GPU type not in the cluster"
 def largest_placeable(workload: Workload, cluster: Cluster) -> np.ndarray:
     """GPUs the empty cluster can give each job, i8[J]: all of its largest allowed type.
 
-    0 where it has none of the types named.
+    It is 0 where it has none of the types named.
     """
     masks = type_masks(workload, cluster)
     largest = np.zeros(len(workload.num_gpus), dtype=np.int64)
     for t, gpus in enumerate(type_capacity(cluster)[:, -1]):
         largest = np.maximum(largest, np.where((masks >> t) & 1, gpus, 0))
     return largest
+
+
+def refusal(workload: Workload, cluster: Cluster, job: int, largest: int) -> str:
+    """What is said of a job that asks for more GPUs than the cluster can give it."""
+    asked = f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs"
+    return f"{asked}, {cluster.name} can give it {largest}"
 
 
 def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop") -> Workload:
@@ -43,7 +49,7 @@ def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop"
     if oversized == "refuse" and too_large.any():
         job = int(np.flatnonzero(too_large)[0])
         raise InputError(
-            f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs, {cluster.name} can give it {largest[job]}",
+            refusal(workload, cluster, job, int(largest[job])),
             file=workload.name,
             field="num_gpus",
             expected="jobs that fit the empty cluster, or --oversized drop | clip",

@@ -1,6 +1,6 @@
-"""Does a job fit now, and how slow would it be at best? Cached per (GPU count.
+"""Does a job fit now, and how slow would it be at best?
 
-Allowed types) until something starts or ends.
+Cached per fit class (GPU count, allowed types) until something starts or ends.
 """
 
 from __future__ import annotations

@@ -81,8 +81,9 @@ U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
     WAIT_INTEGRAL,
     JAIN_SUM,
     JAIN_SQUARES,
-) = range(11)
-SF_COLUMNS = 11
+    GUARD_SHADOW,
+) = range(12)
+SF_COLUMNS = 12
 # ---- si[:]
 (
     NEXT_ARRIVAL,
@@ -118,8 +119,10 @@ SF_COLUMNS = 11
     GUARD_NEXT,
     SCANNED,
     SCANNED_TAIL,
-) = range(33)
-SI_COLUMNS = 33
+    GUARD_EPOCH,
+    GUARD_JOB,
+) = range(35)
+SI_COLUMNS = 35
 
 # values of PHASE and of what the loop returns
 DONE_PHASE, JOB_PHASE, UNIT_PHASE, NEED_SPACE, KEYS_PHASE, PLACE_PHASE = range(6)

@@ -17,9 +17,10 @@ from attn_sched.simulator.state import World
 
 @njit
 def touch(w: World, size: int) -> int:
-    """Count the GPUs of the placement in ``pk`` per vertex below the root: counts in sv[:, 0], the vertices in sv[:N_TOUCHED, 1].
+    """Count the GPUs of the placement in ``pk`` per vertex below the root.
 
-    The root itself is counted only where it is an island. The caller clears with ``untouch``.
+    Counts go to sv[:, 0], the vertices to sv[:N_TOUCHED, 1]. The root itself is counted only where it is an island.
+    The caller clears with ``untouch``.
     """
     touched = 0
     for i in range(size):
@@ -55,9 +56,10 @@ def equal_share(w: World, vertex: int, jobs: int) -> float:
 
 @njit
 def path(w: World, touched: int, need: int, extra: int, out: F8) -> None:
-    """Write to ``out[P_COLUMNS]`` what the touched placement meets, if ``extra`` further jobs crossed each of its links.
+    """Write to ``out[P_COLUMNS]`` what the touched placement meets, if ``extra`` more jobs crossed each of its links.
 
-    With ``extra = 1`` the job itself is the newcomer. The share is that of equal contention (or none); GPU uplinks are told apart.
+    With ``extra = 1`` the job itself is the newcomer. The share is that of equal contention (or none); GPU uplinks are
+    told apart.
     """
     share = np.inf
     alpha = 0.0
@@ -103,7 +105,7 @@ def intra_seconds(w: World, job: int, p: F8) -> float:
 def iteration_seconds(w: World, job: int, share: float, alpha: float, intra: float, span: int) -> float:
     """Seconds per iteration.
 
-    ``share``: least share over all links (ring) or over those above islands (hierarchical).
+    ``share`` is the least share over all links (ring) or over those above islands (hierarchical).
     """
     n = w.ji[job, at.GPUS]
     comm = 0.0

@@ -25,9 +25,9 @@ from attn_sched.simulator.waiting import window_jobs
 
 @njit
 def run(w: World, max_events: int) -> int:
-    """Run until an answer is needed, space runs out, nothing is left.
+    """Run until an answer is needed, space runs out or nothing is left: a phase.
 
-    Or ``max_events`` events have passed (-1 returned).
+    Returns -1 when ``max_events`` events have passed before that.
     """
     si = w.si
     last = si[at.EVENTS] + max_events
@@ -161,10 +161,7 @@ def _window_fits(w: World) -> bool:
 
 @njit
 def unit_free(w: World, unit: int) -> int:
-    """GPUs the job being placed could take in ``unit`` now (0.
-
-    Illegal), keeping its gang completable on one GPU type.
-    """
+    """GPUs the job being placed could take in ``unit`` now, its gang completable on one GPU type (0: illegal)."""
     job = w.si[at.PICK_JOB]
     chosen = w.si[at.PICK_TYPE]
     if chosen >= 0:
@@ -284,7 +281,7 @@ def _reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
 def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
     """Run every cluster of a batch to its next decision.
 
-    Phases[B], and the window of waiting jobs windows[B, K] of each.
+    Fills phases[B], and the window of waiting jobs windows[B, K] of each.
     """
     for b in range(phases.shape[0]):
         w = world_at(address, b)

@@ -1,6 +1,6 @@
 """From a job to its GPUs: type, then the placement rule in force.
 
-And the rule that weighs several placements by contention.
+Here too: the rule that weighs several placements by contention.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ THEMIS_LEASE_S = 1200.0  # the 20-minute lease of Themis (NSDI 2020, section 8.1
 class EngineRule:
     """What the loop needs to know of a policy.
 
-    ``keys`` gives the keys of a static ordering, f8[J], smallest first, once per replay. Without it ``order`` is a code of
-    ``layout``: a dynamic ordering, ``CALLED`` (Python keys at each event) or ``AGENT`` (answered from outside).
+    ``keys`` gives the keys of a static ordering, f8[J], smallest first, once per replay. Without it ``order`` is a
+    code of ``layout``: a dynamic ordering, ``CALLED`` (Python keys at each event) or ``AGENT`` (answered from
+    outside).
     """
 
     order: int = at.STATIC

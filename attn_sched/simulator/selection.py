@@ -230,7 +230,12 @@ def guard_limit(w: World) -> tuple[int, float]:
         return -1, np.inf
     if job_fits(w, oldest):
         return oldest, np.inf
-    return -1, shadow_time(w, oldest)
+    # One reservation an event: a start may slow others down, and must not push back the time it had to respect.
+    if w.si[at.GUARD_EPOCH] != w.si[at.EVENTS] + 1 or w.si[at.GUARD_JOB] != oldest:
+        w.si[at.GUARD_EPOCH] = w.si[at.EVENTS] + 1
+        w.si[at.GUARD_JOB] = oldest
+        w.sf[at.GUARD_SHADOW] = shadow_time(w, oldest)
+    return -1, w.sf[at.GUARD_SHADOW]
 
 
 @njit

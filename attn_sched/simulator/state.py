@@ -141,7 +141,7 @@ def _typeof_world(value: World, context: Any) -> WorldType:
 
 
 @register_model(WorldType)
-class _WorldModel(models.PrimitiveModel):  # type: ignore[misc]
+class _WorldModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: types.Type) -> None:
         super().__init__(manager, fe_type, ir.IntType(64))
 
@@ -171,7 +171,8 @@ def world_at(typing_context: Any, address: types.Type, b: types.Type) -> Any:
 def _entry(typing_context: Any, world: types.Type, index: types.Type) -> Any:
     """Entry ``index`` of the table of a world.
 
-    Python changes the table between calls only, and the compiler is told so: it need not load an entry again after a store.
+    Python changes the table between calls only, and the compiler is told so: it need not load an entry again after a
+    store.
     """
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -172,7 +172,7 @@ def check_workload(workload: Workload, cluster: Cluster) -> None:
     if len(bad):
         job = bad[0]
         raise InputError(
-            f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs, {cluster.name} can give it {largest[job]}",
+            f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs, {cluster.name} gives {largest[job]}",
             file=workload.name,
             field="num_gpus",
         )
@@ -250,19 +250,42 @@ def make_world(
     if segments is None:
         segments = jobs + jobs // 4 + 4 * vertices + 2 * gpus if options.record_segments else 0
 
-    arrays = dict(
-        loff=cluster.level_off.astype(np.int64), ti=ti, tf=tf, cap=cap, cf=cf, ci=ci, changes=_changes(cluster, options),
-        jf=jf, ji=ji, free=np.zeros((batch, *cap.shape), dtype=np.int64), lk=np.zeros((batch, vertices, 2), dtype=np.int64),
-        en=np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int64), hp=np.zeros((batch, 2 * jobs if ci[at.CLASSED] else 0), dtype=np.int64), cl=cl, fi=fi,
-        ff=np.zeros((batch, fi.shape[1], at.P_COLUMNS)), fh=np.zeros((batch, gpus + 1), dtype=np.int64),
-        th=np.zeros((batch, jobs if ci[at.HOLD] or ci[at.PREEMPT] else 0), dtype=np.int64), uf=np.zeros((batch, users, 3)), ui=np.zeros((batch, users, 4), dtype=np.int64),
-        sf=np.zeros((batch, at.SF_COLUMNS)), si=np.zeros((batch, at.SI_COLUMNS), dtype=np.int64), rng=rng,
-        sgi=np.zeros((batch, segments, 3), dtype=np.int64), sgf=np.zeros((batch, segments, 2)),
-        pk=np.zeros((batch, islands + 2, 2), dtype=np.int64), gp=np.zeros((batch, islands + 2, 2), dtype=np.int64),
-        sv=np.zeros((batch, vertices, 4), dtype=np.int64), pf=np.zeros((batch, at.P_COLUMNS)), vf=np.zeros((batch, vertices)),
-        sj=np.zeros((batch, gpus + 1), dtype=np.int64),
-        sjf=np.zeros((batch, gpus + 1, 2)), down=np.zeros((batch, islands), dtype=np.int64), cq=cq,
-    )  # fmt: skip
+    arrays = {
+        "loff": cluster.level_off.astype(np.int64),
+        "ti": ti,
+        "tf": tf,
+        "cap": cap,
+        "cf": cf,
+        "ci": ci,
+        "changes": _changes(cluster, options),
+        "jf": jf,
+        "ji": ji,
+        "free": np.zeros((batch, *cap.shape), dtype=np.int64),
+        "lk": np.zeros((batch, vertices, 2), dtype=np.int64),
+        "en": np.zeros((batch, entries, at.EN_COLUMNS), dtype=np.int64),
+        "hp": np.zeros((batch, 2 * jobs if ci[at.CLASSED] else 0), dtype=np.int64),
+        "cl": cl,
+        "fi": fi,
+        "ff": np.zeros((batch, fi.shape[1], at.P_COLUMNS)),
+        "fh": np.zeros((batch, gpus + 1), dtype=np.int64),
+        "th": np.zeros((batch, jobs if ci[at.HOLD] or ci[at.PREEMPT] else 0), dtype=np.int64),
+        "uf": np.zeros((batch, users, 3)),
+        "ui": np.zeros((batch, users, 4), dtype=np.int64),
+        "sf": np.zeros((batch, at.SF_COLUMNS)),
+        "si": np.zeros((batch, at.SI_COLUMNS), dtype=np.int64),
+        "rng": rng,
+        "sgi": np.zeros((batch, segments, 3), dtype=np.int64),
+        "sgf": np.zeros((batch, segments, 2)),
+        "pk": np.zeros((batch, islands + 2, 2), dtype=np.int64),
+        "gp": np.zeros((batch, islands + 2, 2), dtype=np.int64),
+        "sv": np.zeros((batch, vertices, 4), dtype=np.int64),
+        "pf": np.zeros((batch, at.P_COLUMNS)),
+        "vf": np.zeros((batch, vertices)),
+        "sj": np.zeros((batch, gpus + 1), dtype=np.int64),
+        "sjf": np.zeros((batch, gpus + 1, 2)),
+        "down": np.zeros((batch, islands), dtype=np.int64),
+        "cq": cq,
+    }
     made = Batch(batch, arrays)
     for b, workload in enumerate(workloads):
         _reset_state(made.world(b), workload)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from attn_sched.agents import GLOBAL_FEATURES, JOB_FEATURES, UNIT_FEATURES, Obse
 from attn_sched.cluster import load_cluster
 from attn_sched.cluster.topology import Cluster
 from attn_sched.errors import InputError
-from attn_sched.simulator import Engine, EngineRule, SimOptions, fit_to_cluster
+from attn_sched.simulator import Ask, Engine, EngineRule, SimOptions, fit_to_cluster
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.fitting import best_slowdown
 from attn_sched.workload import Workload, build_workload, scale_load, synth
@@ -23,7 +25,7 @@ def workloads(cluster: Cluster, count: int, jobs: int = 60) -> list[Workload]:
     return [scale_load(workload, cluster.num_gpus, 1.2) for workload in made]
 
 
-def walk(engine: Engine, observations: Observations, seed: int = 0):  # type: ignore[no-untyped-def]
+def walk(engine: Engine, observations: Observations, seed: int = 0) -> Iterator[Ask]:
     """Random legal decisions; yields every ask with its observations filled in."""
     generator = np.random.default_rng(seed)
     while True:

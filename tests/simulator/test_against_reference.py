@@ -42,7 +42,7 @@ def check(instance: Instance) -> None:
             max_wait_s=options.get("max_wait"),
         ),
     )
-    close = {"rtol": 1e-9, "atol": 1e-9, "equal_nan": True}
+    close: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9, "equal_nan": True}
     np.testing.assert_allclose(got.start_s, expected.start, **close)
     # The reference leaves no finish where a suspended job is cancelled; the engine tells when it left.
     told = ~(expected.cancelled & np.isnan(expected.finish))

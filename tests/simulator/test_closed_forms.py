@@ -301,7 +301,7 @@ def test_a_rule_that_can_never_place_a_job() -> None:
     """
     cluster = make_cluster(Group((Island(3), Island(1), Island(1))))
     jobs = make_jobs([0, 1], [1, 1], [4, 5])
-    with pytest.raises(InputError, match=r"job 1 \(5 GPUs\) can never be placed by this rule on small"):
+    with pytest.raises(InputError, match=r"small can never place job 1 \(5 GPUs\) so"):
         simulate(jobs, cluster, "fifo+best-fit")
     assert np.isfinite(simulate(jobs, cluster, "fifo").finish_s).all()
 
