@@ -37,8 +37,8 @@ PARTS = (
     (
         "Long queues",
         "Keyed rules look at one heap head per class of alike jobs. What growth they show is memory: the tables of\n"
-        "100,000 jobs do not fit the processor's caches. `hrrn` re-ranks every waiting job at each decision, and backfilling\n"
-        "looks at every waiting job when something ends; both are linear in the queue.",
+        "100,000 jobs do not fit the processor's caches. `hrrn` re-ranks every waiting job at each decision,\n"
+        "and backfilling looks at every waiting job when something ends; both are linear in the queue.",
         ("queue_length",),
     ),
     (
