@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -261,7 +263,7 @@ class TestPlain:
         with pytest.raises(InputError, match="map"):
             plain.parse_map(text)
 
-    def test_million_rows_are_streamed(self, tmp_path: Path) -> None:
+    def test_blocks_join_without_a_seam(self, tmp_path: Path) -> None:
         # 60,000 rows cross no block border of 8 MiB; shrink the block instead of writing a huge file.
         from attn_sched.workload.readers import source
 
@@ -301,3 +303,25 @@ def test_forced_format(load: Load) -> None:
 def test_tables_that_are_no_logs_are_named(header: str, what: str, load: Load) -> None:
     with pytest.raises(InputError, match=f"is .*{what}.*, not a job log"):
         load(header)
+
+
+@pytest.mark.slow
+def test_a_million_rows_in_bounded_memory(tmp_path: Path) -> None:
+    """Ten times the rows, read in a process of its own, add less than 450 bytes a row to its peak memory."""
+    script = (
+        "import resource, sys\n"
+        "from attn_sched.workload import read_trace\n"
+        "print(len(read_trace(sys.argv[1])), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    peaks = {}
+    for rows in (100_000, 1_000_000):
+        path = tmp_path / f"{rows}.csv"
+        with path.open("w") as file:
+            file.write("job_id,submit_time,num_gpus,duration,user\n")
+            file.writelines(f"job-{i},{i},{i % 8 + 1},{i % 1000 + 1},u{i % 97}\n" for i in range(rows))
+        done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+        count, kilobytes = map(int, done.stdout.split())
+        assert count == rows
+        peaks[rows] = kilobytes * 1024
+    assert peaks[1_000_000] < 1_000_000_000
+    assert (peaks[1_000_000] - peaks[100_000]) / 900_000 < 450
