@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import numba
 from numba.core import config as _numba_config
 
 _ROOT = Path(__file__).resolve().parent
+UNUSED_S = 30 * 86_400.0
 _KERNEL_ROOMS = ("cluster", "simulator", "agents", "policies")
 
 
@@ -29,24 +32,33 @@ def _fingerprint() -> str:
 
 
 def _cache_folder() -> str:
+    """This version's own folder, below ``NUMBA_CACHE_DIR`` if set; a private one where it cannot be written."""
     base = os.environ.get("NUMBA_CACHE_DIR")
     if not base:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         base = os.path.join(home, "attn-sched")
-    folder = os.path.join(base, f"kernels-{_fingerprint()}")
+    folder = Path(base) / f"kernels-{_fingerprint()}"
     try:
-        os.makedirs(folder, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            _forget_old(folder.parent)
         if not os.access(folder, os.W_OK):
             raise PermissionError(folder)
     except OSError:
-        folder = os.path.join(tempfile.gettempdir(), f"attn-sched-{os.getuid()}", f"kernels-{_fingerprint()}")
-    return folder
+        # numba unpickles what it finds: a shared folder with a name others can guess would not do.
+        return tempfile.mkdtemp(prefix="attn-sched-")
+    os.utime(folder)
+    return str(folder)
+
+
+def _forget_old(base: Path) -> None:
+    """Remove kernels of other versions that have not been used for a month."""
+    for other in base.glob("kernels-*"):
+        if time.time() - other.stat().st_mtime > UNUSED_S:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 _numba_config.CACHE_DIR = _cache_folder()
 
 njit = numba.njit(cache=True, nogil=True, error_model="numpy")
 """Compile a kernel: cached on disk, releases the GIL, division by zero gives inf or nan as in numpy."""
-
-njit_inline = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
-"""As ``njit``, for a helper with one hot caller: passing dozens of arrays by value would cost more than its work."""

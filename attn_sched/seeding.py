@@ -8,9 +8,6 @@ import numpy as np
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """A generator that depends on ``seed`` and ``purpose`` alone.
-
-    So that drawing more for one purpose changes no other.
-    """
+    """A generator that depends on ``seed`` and ``purpose`` alone: drawing more for one purpose changes no other."""
     digest = hashlib.blake2b(purpose.encode(), digest_size=8).digest()
     return np.random.default_rng([seed, int.from_bytes(digest, "little")])

@@ -5,8 +5,9 @@ GPUs of three types, all in one node ("consolidated") and one a node ("unconsoli
 model is the ring all-reduce of ``attn_sched.cluster.communication`` with ``S`` from the catalogue and ``tau`` from the
 same file at n = 1.
 
-    python benchmarks/calibration.py            prints the tables
-    python benchmarks/calibration.py --write    puts them into docs/calibration.md
+    python -m benchmarks.calibration THROUGHPUTS [--write docs/calibration.md]
+
+THROUGHPUTS is that file. Without ``--write`` the tables are printed; with it they replace those of the page.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ from attn_sched.files import atomic_write
 from attn_sched.jit import njit
 from attn_sched.workload.catalogue import BY_NAME, CONFIGS
 
-ROOT = Path(__file__).resolve().parent.parent
-MEASUREMENTS = ROOT.parent / "shared" / "traces" / "gavel" / "isolated_throughputs.csv"
-DOCS = ROOT / "docs" / "calibration.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 GPU_TYPES = ("v100", "p100", "k80")
@@ -292,17 +290,17 @@ def report(result: Result) -> str:
 
 
 def main() -> None:
-    """Print the tables, or write them into the document."""
+    """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measurements", type=Path, default=MEASUREMENTS, help="isolated_throughputs.csv")
-    parser.add_argument("--write", action="store_true", help=f"put the tables into docs/{DOCS.name}")
-    options = parser.parse_args()
-    text = report(calibrate(read_measurements(options.measurements)))
-    if not options.write:
+    parser.add_argument("throughputs", type=Path, help="isolated_throughputs.csv")
+    parser.add_argument("--write", type=Path, help="page whose tables are replaced")
+    given = parser.parse_args()
+    text = report(calibrate(read_measurements(given.throughputs)))
+    if given.write is None:
         print(text)
         return
-    before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)
-    with atomic_write(DOCS) as part:
+    before, rest = given.write.read_text(encoding="utf-8").split(BEGIN)
+    with atomic_write(given.write) as part:
         part.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 

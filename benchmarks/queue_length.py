@@ -20,12 +20,8 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.loop import run
 from attn_sched.workload import Workload, build_workload, synth
 
-KEYED = (
-    "fifo+topo-best-fit",
-    "sjf+topo-best-fit",
-    "saf+best-fit",
-    "sjf+topo-best-fit+hold(1.5,8)",
-)  # patience so long that none runs out meanwhile
+# A patience of 8 is so long that none runs out meanwhile.
+KEYED = ("fifo+topo-best-fit", "sjf+topo-best-fit", "saf+best-fit", "sjf+topo-best-fit+hold(1.5,8)")
 SCANNING = ("hrrn+topo-best-fit", "easy+topo-best-fit")
 SCAN_LIMIT = 10_000  # rules that look at every job are quadratic here: larger queues would only take long
 

@@ -15,7 +15,7 @@ from attn_sched.simulator import links
 from attn_sched.simulator.engine import Ask, Engine
 from attn_sched.simulator.fitting import best_path, best_slowdown
 from attn_sched.simulator.layout import I8
-from attn_sched.simulator.loop import hold_legal, job_legal, unit_free
+from attn_sched.simulator.loop import hold_legal, job_legal, unit_free, unit_type
 from attn_sched.simulator.selection import estimate, expected_end
 from attn_sched.simulator.state import World, world_at
 
@@ -117,30 +117,32 @@ def _releases(w: World, units: I8, unit_of: I8, out: F4) -> None:
 
 @njit
 def _marginal(w: World, job: int, unit: int, take: int) -> float:
-    """Slowdown of ``job`` on its picks so far with ``take`` GPUs of ``unit`` (counted in its first islands) added."""
-    need = w.ji[job, at.GPUS]
-    if not w.ci[at.COMM] or need <= 1:
+    """Slowdown of the gang picked so far with ``take`` GPUs of ``unit`` added, as if that were all of it.
+
+    The GPUs are counted in the unit's first islands; shares are those of equal contention (or none).
+    """
+    if not w.ci[at.COMM] or w.ji[job, at.GPUS] <= 1:
         return 1.0
-    picks = w.si[at.N_PICKS]
-    size = picks
+    gpu_type = w.si[at.PICK_TYPE]
+    if gpu_type < 0:
+        gpu_type = unit_type(w, unit)
+    size = w.si[at.N_PICKS]
+    gang = w.ji[job, at.GPUS] - w.si[at.PICK_LEFT] + take
     lo = unit
     hi = unit + 1
     for _ in range(w.ti[unit, at.LEVEL] - 1):
         lo = w.ti[lo, at.CHILD_LO]
         hi = w.ti[hi - 1, at.CHILD_HI]
-    for t in range(w.free.shape[0]):
-        if w.si[at.PICK_TYPE] >= 0 and t != w.si[at.PICK_TYPE]:
-            continue
-        for island in range(lo, hi):
-            count = min(take, w.free[t, island])
-            if count > 0 and size < w.pk.shape[0]:
-                w.pk[size, 0] = island
-                w.pk[size, 1] = count
-                size += 1
-                take -= count
+    for island in range(lo, hi):
+        count = min(take, w.free[gpu_type, island])
+        if count > 0 and size < w.pk.shape[0]:
+            w.pk[size, 0] = island
+            w.pk[size, 1] = count
+            size += 1
+            take -= count
     touched = links.touch(w, size)
-    links.path(w, touched, need, 1, w.pf)
-    slowdown = links.path_slowdown(w, job, w.pf, w.pf[at.P_SHARE])
+    links.path(w, touched, gang, 1, w.pf)
+    slowdown = links.gang_slowdown(w, job, gang, w.pf)
     links.untouch(w)
     return slowdown
 
@@ -231,7 +233,11 @@ def observe(
     job_mask[size] = 1 if not placing and (hold_legal(w) or not any_legal) else 0
     chosen[:] = 0.0
     if placing:
-        observe_job(w, w.si[at.PICK_JOB], w.si[at.N_PICKS] == 0, static, chosen)
+        # Its best placement is that from before the picks, which have taken GPUs since.
+        observe_job(w, w.si[at.PICK_JOB], False, static, chosen)
+        chosen[_FITS] = 1.0
+        chosen[_LEVEL + min(w.si[at.PICK_LEVEL], MAX_LEVEL)] = 1.0
+        chosen[_SLOWDOWN] = _slow(w.sf[at.PICK_SLOWDOWN])
     _observe_units(w, units, unit_of, placing, unit_rows, unit_mask)
     root = w.cap.shape[1] - 1
     gpus = 0
@@ -279,8 +285,9 @@ class Observations:
     K window jobs, U units; see ``schema``.
     """
 
-    def __init__(self, engine: Engine, window: int = 32) -> None:
+    def __init__(self, engine: Engine) -> None:
         batch = len(engine.workloads)
+        window = engine.window
         self.engine = engine
         self.jobs: F4 = np.zeros(
             (batch, window, len(JOB_FEATURES)), np.float32

@@ -58,6 +58,11 @@ class LazyGroup(click.Group):
             raise OneLineError(str(error)) from error
         except click.UsageError as error:
             raise _one_line(error) from error
+        except MemoryError as error:
+            # numpy says how much it wanted; others say nothing.
+            raise OneLineError(f"not enough memory: {error}".rstrip(": ")) from error
+        except RecursionError as error:
+            raise OneLineError("something in the input is nested too deep") from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED_STATUS)

@@ -9,7 +9,8 @@ import click
 
 from attn_sched.cli.replay_options import check_trace, command_line, gather, replay_options
 from attn_sched.errors import InputError
-from attn_sched.evaluation.setup import check_load, check_writable, kept_workload
+from attn_sched.evaluation.setup import check_load, kept_workload
+from attn_sched.files import check_target
 from attn_sched.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def compare(
     """Replay TRACE under several policies and compare them, with 95 % intervals."""
     options = gather(shared)
     wanted = parse_loads(loads)
-    check_writable(report, "report")
-    check_writable(png, "png")
-    check_writable(out, "out")
+    check_target(report, "report")
+    check_target(png, "png")
+    check_target(out, "out")
     check_trace(trace)
 
     # Imported after the cheap checks: these load the engine.
@@ -154,6 +155,8 @@ def print_tables(comparison: Comparison) -> None:
     )
     for line in describe_info(comparison.info, MAIN_FACTS):
         console.print(escape(line), style="dim")
+    for line in comparison.caveats:
+        console.print(escape(line), style="bold yellow")
     names = min(max(len(policy) for policy in plan.policies), 40)
     room = max(LEAST_COLUMNS, (console.width - names) // COLUMN_WIDTH)
     metrics = [BY_KEY[key] for key in TABLE_KEYS[:room]]

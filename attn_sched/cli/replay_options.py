@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from attn_sched.choices import ALLREDUCE, CONTENTION, LATER, LOAD_BY, OVERSIZED, USERS
 from attn_sched.errors import InputError
 from attn_sched.evaluation.setup import WorkloadSpec, check_warmup
 
@@ -28,14 +29,14 @@ _OPTIONS = (
     ),
     click.option(
         "--contention",
-        type=click.Choice(["none", "equal", "maxmin"]),
+        type=click.Choice(CONTENTION),
         default="equal",
         show_default=True,
         help="How running jobs share a link.",
     ),
     click.option(
         "--allreduce",
-        type=click.Choice(["ring", "hierarchical"]),
+        type=click.Choice(ALLREDUCE),
         default="ring",
         show_default=True,
         help="All-reduce algorithm of the jobs.",
@@ -48,21 +49,25 @@ _OPTIONS = (
         help="Durations that policies see: oracle, lognormal(SIGMA), requested or history.",
     ),
     click.option(
-        "--max-wait", type=float, metavar="S", help="Starvation guard: reserve GPUs for a job after S seconds."
+        "--max-wait",
+        type=float,
+        metavar="S",
+        help="Starvation guard: reserve GPUs for a job after S seconds. Preemptive policies refuse it, and one of them "
+        "in a list refuses the whole comparison.",
     ),
     click.option(
         "--warmup", type=int, metavar="N", help="Jobs replayed before a window, not counted [default: as many]."
     ),
     click.option(
         "--oversized",
-        type=click.Choice(["drop", "clip", "refuse"]),
+        type=click.Choice(OVERSIZED),
         default="drop",
         show_default=True,
         help="What to do with jobs that do not fit the empty cluster.",
     ),
     click.option(
         "--users",
-        type=click.Choice(["trace", "per-job", "synthetic"]),
+        type=click.Choice(USERS),
         default="trace",
         show_default=True,
         help="Whose the jobs are, for fairness.",
@@ -73,14 +78,14 @@ _OPTIONS = (
     ),
     click.option(
         "--load-by",
-        type=click.Choice(["stretch", "thin"]),
+        type=click.Choice(LOAD_BY),
         default="stretch",
         show_default=True,
         help="Reach a load by stretching time or by leaving jobs out at random.",
     ),
     click.option(
         "--later",
-        type=click.Choice(["same", "steady"]),
+        type=click.Choice(LATER),
         default="same",
         show_default=True,
         help="Jobs after a window: stretched by its own factor, or block by block to the same load.",

@@ -9,8 +9,8 @@ import click
 
 from attn_sched.cli.replay_options import check_trace, gather, replay_options
 from attn_sched.errors import InputError
-from attn_sched.evaluation.setup import check_load, check_writable, cut, dropped_counts, kept_workload, parse_window
-from attn_sched.files import atomic_write
+from attn_sched.evaluation.setup import check_load, cut, dropped_counts, kept_workload, parse_window
+from attn_sched.files import atomic_write, check_target
 from attn_sched.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def simulate(
         check_load(load)
     if bounds is None and options.warmup is not None:
         raise InputError("warms up a window, and there is none", field="warmup", expected="--window A:B with it")
-    check_writable(out, "out")
+    check_target(out, "out")
     check_trace(trace)
 
     # Imported after the cheap checks: these load the engine.

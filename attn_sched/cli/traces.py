@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attn_sched.choices import FAMILIES
 from attn_sched.errors import InputError
 from attn_sched.progress import progress_bar
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from attn_sched.workload.readers.base import ReadOptions
     from attn_sched.workload.trace import Trace
 
-FAMILY_NAMES = ("philly", "helios", "pai", "acme")
 BAR_CELLS = 24
 SIZES_SHOWN = 16
 DURATIONS_SHOWN = ("mean", "p10", "p50", "p90", "p99", "max")
@@ -116,7 +116,7 @@ def convert(
 
 
 @traces.command()
-@click.option("--family", required=True, help=f"One of {', '.join(FAMILY_NAMES)}.")
+@click.option("--family", required=True, help=f"One of {', '.join(FAMILIES)}.")
 @click.option("--jobs", required=True, type=int, help="How many jobs.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same log.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Parquet file to write.")

@@ -22,9 +22,8 @@ class LevelSummary:
     children: tuple[int, int]  # of each; 0 for GPUs
     bandwidth: tuple[float, float]  # uplink, bytes/s per direction, inf = unlimited
     latency: tuple[float, float]  # uplink, s
-    oversubscription: (
-        tuple[float, float] | None
-    )  # sum of the children's uplinks / own uplink; None where not both limited
+    # Sum of the children's uplinks / own uplink; None where not both limited.
+    oversubscription: tuple[float, float] | None
 
 
 def _range(values: NDArray) -> tuple[float, float]:

@@ -50,10 +50,6 @@ class Value:
             raise self.wrong(expected)
         return str(self.node.value)
 
-    def is_text(self) -> bool:
-        """Whether this is a string."""
-        return self._tag() == "str"
-
     def count(self) -> int:
         """A whole number of at least 1."""
         expected = "a whole number of at least 1"

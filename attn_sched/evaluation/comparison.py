@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from attn_sched.evaluation.fairness import Floats
 from attn_sched.evaluation.gantt import Gantt, draw_range, gantt_of
 from attn_sched.evaluation.metrics import RATIOS, STARVED_AFTER_S, Value, evaluate
 from attn_sched.evaluation.outcomes import counted_outcomes
-from attn_sched.evaluation.registry import METRICS, Metric
+from attn_sched.evaluation.registry import METRICS, TIMING_KEYS, Metric
 from attn_sched.evaluation.setup import WorkloadSpec, check_load, check_warmup, cut
 from attn_sched.evaluation.statistics import (
     Estimate,
@@ -82,8 +83,16 @@ class ComparisonPlan:
     def reference_policy(self) -> str:
         return self.reference or self.policies[0]
 
+    @property
+    def wanted_warmup(self) -> int:
+        """Jobs that should run before a window."""
+        return self.window_jobs if self.warmup is None else self.warmup
+
     def bounds(self, jobs: int) -> list[Bounds]:
-        """The windows over ``jobs`` kept jobs: evenly spread, apart and with room to warm up where the trace allows."""
+        """The windows over ``jobs`` kept jobs: evenly spread, apart and with room to warm up where the trace allows.
+
+        Where it does not, they overlap and the first warms up less: :attr:`Comparison.caveats` says so.
+        """
         if self.windows is None:
             return [None]
         size = self.window_jobs
@@ -94,9 +103,8 @@ class ComparisonPlan:
                 field="window-jobs",
                 expected=f"at most {jobs:,}",
             )
-        warmup = size if self.warmup is None else self.warmup
         # The first window leaves room for its warm-up unless that would push the windows into one another.
-        first = min(warmup, max(0, last - size * (self.windows - 1)))
+        first = min(self.wanted_warmup, max(0, last - size * (self.windows - 1)))
         starts = np.linspace(first, last, self.windows) if self.windows > 1 else np.array([(first + last) / 2])
         return [(int(start), int(start) + size) for start in np.floor(starts).astype(int)]
 
@@ -105,7 +113,7 @@ class ComparisonPlan:
 class WindowResult:
     """One replay, reduced to what tables and charts need."""
 
-    bounds: Bounds
+    bounds: Bounds  # place of the counted jobs among the kept ones
     values: dict[str, Value]
     waits: NDArray[np.int64]  # i8[len(WAIT_GRID_S)]: counted jobs that waited at most so long
     blocks: dict[str, tuple[Floats, Floats]]  # block sums of every ratio metric; empty for windows
@@ -180,8 +188,11 @@ class Comparison:
         return next(cell for cell in self.at_load(load) if cell.policy == self.plan.reference_policy)
 
     def best(self, load: float | None, metric: Metric) -> set[str]:
-        """Policies with the best value of a metric at a load; none when it has no direction or all are equal."""
-        if metric.better == "neither":
+        """Policies with the best value of a metric at a load.
+
+        There are none when the metric has no direction or depends on the machine, or when all are equal.
+        """
+        if metric.better == "neither" or metric.key in TIMING_KEYS:
             return set()
         values = {cell.policy: cell.estimates[metric.key].value for cell in self.at_load(load)}
         values = {policy: value for policy, value in values.items() if math.isfinite(value)}
@@ -189,6 +200,53 @@ class Comparison:
             return set()
         top = min(values.values()) if metric.better == "lower" else max(values.values())
         return {policy for policy, value in values.items() if value == top}
+
+    def _windows_at(self, load: float | None) -> list[WindowResult]:
+        """The windows at a load in order of place; which jobs they hold does not depend on the policy."""
+        return sorted(self.at_load(load)[0].windows, key=lambda window: window.bounds or (0, 0))
+
+    @cached_property
+    def windows_overlap(self) -> bool:
+        """Whether a job is counted in two windows: they are then no independent samples."""
+        for load in self.plan.loads:
+            places = [window.bounds for window in self._windows_at(load) if window.bounds is not None]
+            if any(later[0] < earlier[1] for earlier, later in pairwise(places)):
+                return True
+        return False
+
+    @cached_property
+    def caveats(self) -> list[str]:
+        """What a reader must know before trusting the numbers, one sentence each."""
+        lines = ["windows overlap: intervals are too narrow"] if self.windows_overlap else []
+        for line in (self._short_warmup(), *map(self._missed_load, self.plan.loads)):
+            if line and line not in lines:
+                lines.append(line)
+        return lines
+
+    def _short_warmup(self) -> str:
+        """How far the windows miss the warm-up asked for; empty when they do not."""
+        done = [_warmup(window) for window in self._windows_at(self.plan.loads[0])]
+        short = [jobs for jobs in done if jobs is not None and jobs < self.plan.wanted_warmup]
+        if not short:
+            return ""
+        which = "the first window warms" if len(short) == 1 else f"the first {len(short)} windows warm"
+        jobs = f"{short[0]:,}" if short[0] == short[-1] else f"{short[0]:,} to {short[-1]:,}"
+        return f"{which} up with {jobs} jobs instead of {self.plan.wanted_warmup:,}"
+
+    def _missed_load(self, load: float | None) -> str:
+        """How far the windows miss a load; empty when they do not."""
+        missed = [window.info for window in self._windows_at(load) if window.info.get("load_note")]
+        if not missed:
+            return ""
+        achieved = sorted(float(str(info["load_achieved"])) for info in missed)
+        span = f"{achieved[0]:.4g}" + (f" to {achieved[-1]:.4g}" if len(missed) > 1 else "")
+        what = f" in {len(missed)} of {self.plan.windows} windows" if self.plan.windows else ""
+        return f"load {load:g} is missed by more than 5 %{what}: {span} is offered"
+
+
+def _warmup(window: WindowResult) -> int | None:
+    place = window.info.get("window")
+    return int(place["warmup"]) if isinstance(place, Mapping) else None
 
 
 def reduce(
@@ -238,7 +296,10 @@ class _Runner:
             self._cut = key, cut(self.kept, self.cluster, spec, bounds=task.bounds, warmup=warmup, load=task.load)
         workload = self._cut[1]
         schedule = simulate(workload, self.cluster, task.policy, self.options, progress=progress)
-        return reduce(schedule, task.bounds, starved_after_s=self.plan.starved_after_s, draw=task.draw)
+        # A thinned window counts jobs of a longer stretch than the plan's.
+        place = None if task.bounds is None else workload.info["window"]
+        bounds = None if place is None else (place["first"], place["last"])
+        return reduce(schedule, bounds, starved_after_s=self.plan.starved_after_s, draw=task.draw)
 
 
 _worker: _Runner | None = None

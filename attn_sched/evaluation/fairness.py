@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_sched.simulator.layout import MIN_ESTIMATE
+
 Floats = NDArray[np.float64]
 
 
@@ -102,4 +104,4 @@ def finish_time_ratio(
     time-average number of active users ``A`` for the number of sharers.
     """
     share = np.maximum(1.0, num_gpus * active / cluster_gpus)
-    return jct_s / (np.maximum(duration_s, 1.0) * share)
+    return jct_s / (np.maximum(duration_s, MIN_ESTIMATE) * share)

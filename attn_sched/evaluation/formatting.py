@@ -95,9 +95,10 @@ MAIN_FACTS = (
     "load",
     "load_by",
     "load_later",
+    "load_note",
     "window",
 )
-_REPEATED = ("source", "seed", "fairness_users", "users_synthetic")  # told elsewhere, or the same fact twice
+_TOLD_ELSEWHERE = ("source", "seed")
 
 
 def describe_info(info: Mapping[str, object], keys: Sequence[str] | None = None) -> list[str]:
@@ -106,7 +107,7 @@ def describe_info(info: Mapping[str, object], keys: Sequence[str] | None = None)
     for key in info if keys is None else keys:
         value = info.get(key)
         told = _told(value)
-        if told and key not in _REPEATED:
+        if told and key not in _TOLD_ELSEWHERE:
             name = "left out" if key == "dropped" else key.removesuffix("_s").replace("_", " ")
             lines.append(f"{name}: {told}{' s' if key.endswith('_s') else ''}")
     return lines

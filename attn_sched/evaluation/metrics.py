@@ -108,7 +108,6 @@ def evaluate(
         "starved_jobs": int((jobs.wait_s > starved_after_s).sum()),
         "preemptions": int(np.asarray(schedule.preemptions)[jobs.index].sum()),
         "restarts": int(np.asarray(schedule.restarts)[jobs.index].sum()),
-        "fragmentation": fragmentation(schedule),
     }
     found.update(_speed(schedule))
     for key, terms in RATIOS.items():
@@ -128,6 +127,7 @@ def evaluate(
         last = float(jobs.finish_s.max())
         found["makespan_s"] = last - first
         found["allocated_utilisation"], found["useful_utilisation"] = utilisation(schedule, first, last)
+        found["fragmentation"] = fragmentation(schedule, last)
     return {metric.key: _clean(found.get(metric.key)) for metric in METRICS}
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_sched.evaluation.fairness import Floats, finish_time_ratio, mean_active_users
+from attn_sched.simulator.layout import SLOWDOWN_FLOOR
 
 if TYPE_CHECKING:
     from attn_sched.simulator.schedule import Schedule
-
-BOUND_S = 10.0  # shortest duration a slowdown is measured against
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class JobOutcomes:
     @cached_property
     def bounded_slowdown(self) -> Floats:
         """``max(1, JCT / max(d, 10 s))``."""
-        return np.maximum(1.0, self.jct_s / np.maximum(self.duration_s, BOUND_S))
+        return np.maximum(1.0, self.jct_s / np.maximum(self.duration_s, SLOWDOWN_FLOOR))
 
     @cached_property
     def active_users(self) -> Floats:

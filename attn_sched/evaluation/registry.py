@@ -177,7 +177,7 @@ METRICS: tuple[Metric, ...] = (
         "fragmentation",
         "share",
         "lower",
-        "Mean share of GPUs that are free while the oldest waiting job cannot use them, over the whole replay.",
+        "Mean share of GPUs that are free while the oldest waiting job cannot use them, same span.",
     ),
     Metric("preemptions", "preemptions", "events", "lower", "Suspensions of counted jobs.", headline=True, pool="sum"),
     Metric(
@@ -185,7 +185,7 @@ METRICS: tuple[Metric, ...] = (
         "restarts",
         "events",
         "lower",
-        "Times a counted job was started again after a suspension or a failure.",
+        "Times a failure stopped a counted job, which then had to be started again.",
         pool="sum",
     ),
     Metric(
@@ -201,14 +201,14 @@ METRICS: tuple[Metric, ...] = (
         "decision p50",
         "s",
         "lower",
-        "Median time of one decision; null when the engine took no samples.",
+        "Median engine time of an event, or of an answer where the rule is written in Python; null without samples.",
     ),
     Metric(
         "decision_p99_s",
         "decision p99",
         "s",
         "lower",
-        "99th percentile of the time of one decision; null without samples.",
+        "99th percentile of the same.",
     ),
     Metric("decisions_per_s", "decisions/s", "1/s", "higher", "Decisions per second of engine time."),
     Metric("jobs_replayed", "jobs replayed", "jobs", "neither", "Jobs the replay started, counted or not.", pool="sum"),
@@ -223,7 +223,8 @@ METRICS: tuple[Metric, ...] = (
 
 BY_KEY: dict[str, Metric] = {metric.key: metric for metric in METRICS}
 
-# Numbers that depend on the machine and its load: never part of what must be equal between two runs.
+# Numbers that depend on the machine and its load: they alone may differ between two equal calls, and no policy is
+# called the best for them.
 TIMING_KEYS = frozenset({"decision_p50_s", "decision_p99_s", "decisions_per_s", "jobs_per_s"})
 
 HEADLINE: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.headline)

@@ -89,6 +89,7 @@ def _context(comparison: Comparison, command: str, now: datetime) -> dict[str, A
         "definitions": METRICS,
         "provenance": _provenance(comparison, command, now),
         "interval_note": _interval_note(comparison),
+        "caveats": [line[0].upper() + line[1:] for line in comparison.caveats],
     }
 
 
@@ -166,6 +167,8 @@ def _gantt(comparison: Comparison) -> dict[str, Any] | None:
         f"Jobs {bounds[0]:,} to {bounds[1] - 1:,} of the trace" if bounds else "A stretch from the middle of the trace"
     )
     origin, since = (first.from_s, "the first job of the window") if bounds else (0.0, "the first job of the trace")
+    if bounds and load is not None and comparison.plan.workload.load_by == "thin":
+        what += ", as far as thinning left them"
     return {
         "what": f"{what}, {describe_load(load).lower()}",
         "pictures": [

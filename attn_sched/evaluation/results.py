@@ -35,6 +35,8 @@ def provenance(comparison: Comparison) -> dict[str, Any]:
         "reference": plan.reference_policy,
         "windows": plan.windows,
         "window_jobs": plan.window_jobs if plan.windows else None,
+        "windows_overlap": comparison.windows_overlap,
+        "caveats": comparison.caveats,
         "seed": plan.workload.seed,
     }
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attn_sched.choices import OVERSIZED, USERS, check_choice
 from attn_sched.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,31 +21,22 @@ class WorkloadSpec:
     """How a trace becomes a workload. Validated when made; what depends on the trace is checked when it is read."""
 
     estimate: str = "oracle"  # what policies see of a job's duration
-    users: str = "trace"  # trace | per-job | synthetic
+    users: str = "trace"  # one of choices.USERS
     group: str | None = None  # keep one group (virtual cluster) only
-    oversized: str = "drop"  # drop | clip | refuse jobs that fit nowhere
-    load_by: str = "stretch"  # stretch | thin
-    later: str = "same"  # same | steady: how the jobs after a window are scaled
+    oversized: str = "drop"  # one of choices.OVERSIZED: what to do with jobs that fit nowhere
+    load_by: str = "stretch"  # one of choices.LOAD_BY
+    later: str = "same"  # one of choices.LATER: how the jobs after a window are scaled
     seed: int = 0
 
     def __post_init__(self) -> None:
-        from attn_sched.workload.estimates import CHOICES
+        from attn_sched.workload import check_estimate
+        from attn_sched.workload.load import check_scaling
 
-        # Told before a long log is read; the numbers inside the parentheses are checked when they are used.
-        if self.estimate.split("(")[0].strip() not in {
-            choice.split("(")[0] for choice in re.split(r", | or ", CHOICES)
-        }:
-            raise InputError(f"unknown estimate {self.estimate!r}", field="estimate", expected=CHOICES)
-        if self.oversized not in ("drop", "clip", "refuse"):
-            raise InputError(
-                f"unknown treatment {self.oversized!r}", field="oversized", expected="drop, clip or refuse"
-            )
-        if self.load_by not in ("stretch", "thin"):
-            raise InputError(f"unknown way {self.load_by!r}", field="load-by", expected="stretch or thin")
-        if self.later not in ("same", "steady"):
-            raise InputError(f"unknown treatment {self.later!r}", field="later", expected="same or steady")
-        if self.later == "steady" and self.load_by == "thin":
-            raise InputError("thinning has one chance for all jobs", field="later", expected="same with it")
+        # Told before a long log is read.
+        check_estimate(self.estimate)
+        check_choice(self.users, USERS, "users", "users")
+        check_choice(self.oversized, OVERSIZED, "oversized", "treatment")
+        check_scaling(self.load_by, self.later)
         if self.seed < 0:
             raise InputError(f"{self.seed} is negative", field="seed", expected="a whole number of at least 0")
 
@@ -81,24 +71,6 @@ def check_warmup(warmup: int | None) -> int | None:
     return warmup
 
 
-def check_writable(path: str | Path | None, field: str) -> None:
-    """Find out before the long work, not after it, that a result could not be written; leaves nothing behind."""
-    if path is None:
-        return
-    target = Path(path)
-    if target.is_dir():
-        raise InputError("is a directory", file=target, field=field, expected="the name of a file to write")
-    if not target.parent.is_dir():
-        raise InputError(
-            "its folder does not exist", file=target, field=field, expected="a file name in an existing folder"
-        )
-    try:
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=target, field=field) from error
-
-
 def kept_workload(trace_path: str | Path, cluster: Cluster, spec: WorkloadSpec) -> Workload:
     """Read a trace and keep what the cluster can run. Raises InputError when nothing is left."""
     from attn_sched.simulator.fit import fit_to_cluster
@@ -127,8 +99,12 @@ def cut(
     warmup: int | None = None,
     load: float | None = None,
 ) -> Workload:
-    """Cut a window out of the kept jobs (all of them without ``bounds``), then scale it to an offered load."""
-    from attn_sched.workload import scale_load, window
+    """Cut a window out of the kept jobs (all of them without ``bounds``) at an offered load.
+
+    Stretching scales what was cut; thinning comes before the cut, so that a window counts as many jobs as ``bounds``
+    say (:func:`attn_sched.workload.load.thin_window`).
+    """
+    from attn_sched.workload import scale_load, thin_window, window
 
     workload = kept
     if bounds is not None:
@@ -139,7 +115,9 @@ def cut(
                 field="window",
                 expected=f"A:B with B <= {count:,}",
             )
-        workload = window(kept, bounds[0], bounds[1], warmup=warmup)
+        if load is not None and spec.load_by == "thin":
+            return thin_window(kept, *bounds, cluster.num_gpus, load, warmup=warmup, seed=spec.seed)
+        workload = window(kept, *bounds, warmup=warmup)
     if load is not None:
         workload = scale_load(workload, cluster.num_gpus, load, by=spec.load_by, seed=spec.seed, later=spec.later)
     return workload

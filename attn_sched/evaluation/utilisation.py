@@ -62,11 +62,11 @@ def utilisation(schedule: Schedule, from_s: float, until_s: float) -> tuple[floa
     return float(inside.sum() / capacity), float(useful.sum() / capacity)
 
 
-def fragmentation(schedule: Schedule) -> float:
-    """Mean share of GPUs free but of no use to the oldest waiting job, over the whole replay."""
-    submit = np.asarray(schedule.workload.submit_s, dtype=np.float64)
-    ends = [np.asarray(schedule.finish_s, dtype=np.float64), np.asarray(schedule.seg_end, dtype=np.float64)]
-    last = max((float(values[np.isfinite(values)].max(initial=-np.inf)) for values in ends), default=-np.inf)
-    if submit.size == 0 or not last > submit[0]:
-        return float("nan")
-    return float(schedule.fragmented_gpu_s / (schedule.cluster.num_gpus * (last - submit[0])))
+def fragmentation(schedule: Schedule, until_s: float) -> float:
+    """Mean share of GPUs free but of no use to the oldest waiting job; NaN for an empty span.
+
+    The engine adds them up from the first counted submission on (``fragmented_from_s``), and ends with the last counted
+    job, ``until_s``.
+    """
+    capacity = schedule.cluster.num_gpus * (until_s - schedule.fragmented_from_s)
+    return float(schedule.fragmented_gpu_s / capacity) if capacity > 0 else float("nan")

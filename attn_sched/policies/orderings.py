@@ -11,7 +11,6 @@ from attn_sched.policies.registry import ALIASES, ORDERINGS, Alias, Ordering
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.layout import F8
 from attn_sched.workload import Workload
-from attn_sched.workload.estimates import history
 
 
 def _d(jobs: Workload) -> F8:
@@ -53,11 +52,6 @@ def f1(jobs: Workload, rng: np.random.Generator) -> F8:
     return np.log10(_d(jobs)) * jobs.num_gpus + 870.0 * np.log10(np.maximum(jobs.submit_s, 1.0))
 
 
-def qssf(jobs: Workload, rng: np.random.Generator) -> F8:
-    """GPU time predicted from the user's earlier jobs."""
-    return jobs.num_gpus * np.maximum(history(jobs), at.MIN_ESTIMATE)
-
-
 def random(jobs: Workload, rng: np.random.Generator) -> F8:
     """A seeded shuffle."""
     return rng.random(len(jobs))
@@ -83,9 +77,9 @@ for _ordering in (
     ),
     Ordering(
         "qssf",
-        "least GPU time predicted from the user's history",
+        "least GPU time, predicted from the user's jobs that have ended in the replay",
         "Hu et al. (Helios), SC 2021, section 4.2",
-        keys=qssf,
+        code=at.QSSF,
     ),
     Ordering("random", "a seeded shuffle", "baseline", keys=random),
     Ordering("srtf", "preemptive: shortest remaining duration", "Schrage, Operations Research 1968", preempt=at.SRTF),

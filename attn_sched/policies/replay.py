@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from attn_sched.policies.views import PlacementView, QueueView
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.engine import Engine, Progress
 from attn_sched.simulator.fitting import best_slowdown
-from attn_sched.simulator.layout import F8
+from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.loop import apply_counts, choose_called_type, run
 from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import EngineRule
@@ -47,7 +48,7 @@ def simulate(
     if options.max_wait_s is not None and parsed.ordering.preempt:
         raise InputError("a starvation guard does not go with a preemptive policy", field="max-wait", expected="none")
     check_workload(workload, cluster)
-    _compile(cluster, workload, options)
+    _compile(cluster, workload, parsed, options)
     last = int(np.flatnonzero(workload.counted)[-1]) + 1 if workload.counted.any() else len(workload)
     later = LATER_JOBS
     while last + later < len(workload):
@@ -84,10 +85,27 @@ def _replay(
     return schedule
 
 
-def _compile(cluster: Cluster, workload: Workload, options: SimOptions) -> None:
-    """Run one job, so that the kernels are compiled or loaded before time is taken."""
+def _compile(cluster: Cluster, workload: Workload, parsed: Policy, options: SimOptions) -> None:
+    """Replay one job, so that all that the policy needs is compiled or loaded before time is taken.
+
+    Rules in Python are not called for that: stand-ins answer in their place.
+    """
     one = workload.select(np.array([0])).replace(counted=np.array([True]))
-    Engine(cluster, [one], EngineRule(keys=lambda jobs, rng: jobs.submit_s), SimOptions(comm=options.comm)).run()
+    ordering, placement = parsed.ordering, parsed.placement
+    if ordering.called is not None:
+        ordering = replace(ordering, called=lambda queue: queue.submit_s)
+    if placement.called is not None:
+        placement = replace(placement, called=_any_free)
+    stand_in = replace(parsed, ordering=ordering, placement=placement)
+    engine = Engine(cluster, [one], stand_in.engine_rule(), SimOptions(comm=options.comm))
+    while (phase := engine.run()) != at.DONE_PHASE:
+        _answer(engine, stand_in, phase)
+
+
+def _any_free(view: PlacementView) -> I8:
+    """The first free GPUs by node number."""
+    before = np.concatenate([[0], np.cumsum(view.free)[:-1]])
+    return np.clip(view.num_gpus - before, 0, view.free)
 
 
 def _sample_latency(cluster: Cluster, workload: Workload, rule: EngineRule, options: SimOptions) -> F8:
@@ -129,7 +147,15 @@ def _waiting(w: World) -> np.ndarray:
     return np.flatnonzero(w.ji[: int(w.si[at.N_JOBS]), at.STATUS] == at.WAITING).astype(np.int64)
 
 
+def _group_gpus(w: World, workload: Workload) -> I8:
+    """GPUs that running jobs of each group hold."""
+    held = np.flatnonzero((w.ji[: len(workload), at.STATUS] == at.RUNNING) & (workload.group >= 0))
+    counts = np.bincount(workload.group[held], weights=w.ji[held, at.GPUS], minlength=len(workload.group_names))
+    return counts.astype(np.int64)
+
+
 def _queue_view(engine: Engine, w: World) -> QueueView:
+    workload = engine.workloads[0]
     jobs = _waiting(w)
     now = float(w.sf[at.NOW])
     slowdown = np.array([best_slowdown(w, int(job)) for job in jobs])
@@ -142,11 +168,13 @@ def _queue_view(engine: Engine, w: World) -> QueueView:
         estimate_s=w.jf[jobs, at.ESTIMATE],
         num_gpus=w.ji[jobs, at.GPUS],
         user=w.ji[jobs, at.USER],
-        group=w.ji[jobs, at.GROUP],
-        priority=w.ji[jobs, at.PRIORITY],
+        group=workload.group[jobs].astype(np.int64),
+        priority=workload.priority[jobs].astype(np.int64),
         fits=np.isfinite(slowdown).astype(np.int64),
         best_slowdown=slowdown,
         user_gpu_s=users,
+        group_gpus=_group_gpus(w, workload),
+        group_quota=np.array(workload.group_quota or [np.inf] * len(workload.group_names)),
         free_gpus=int(w.free[:, -1].sum()),
         workload=engine.workloads[0],
         cluster=engine.cluster,
@@ -165,6 +193,7 @@ def _place(engine: Engine, w: World, policy: Policy) -> None:
         now_s=float(w.sf[at.NOW]),
         job=job,
         num_gpus=need,
+        priority=int(engine.workloads[0].priority[job]),
         free=free.copy(),
         size=w.cap[gpu_type, lo:hi].copy(),
         rack=rack - rack.min(),

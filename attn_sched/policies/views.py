@@ -25,6 +25,8 @@ class QueueView:
     fits: I8  # [W] 1 if the job fits now
     best_slowdown: F8  # [W] slowdown now under topo-best-fit; inf where the job does not fit
     user_gpu_s: F8  # [U] GPU-seconds each user has had
+    group_gpus: I8  # [G] GPUs each group holds now
+    group_quota: F8  # [G] GPUs each group is entitled to; inf = no quota
     free_gpus: int
     workload: Workload
     cluster: Cluster
@@ -37,6 +39,7 @@ class PlacementView:
     now_s: float
     job: int  # position in the workload
     num_gpus: int
+    priority: int
     free: I8  # [M] free GPUs of each node
     size: I8  # [M] GPUs of each node
     rack: I8  # [M] index of the vertex above the node's level

@@ -173,7 +173,7 @@ def fill(w: World, newcomer: int, apply: int) -> float:
 
 @njit
 def growth(w: World, newcomer: int) -> float:
-    """What the running jobs' iterations would grow by, in seconds, after ``fill(newcomer, False)``."""
+    """What the running jobs' iterations would grow by, in seconds, after ``fill(newcomer, WEIGH)``."""
     added = 0.0
     jobs = 0
     for i in range(w.si[at.N_FINISH]):

@@ -62,6 +62,7 @@ class Engine:
     ) -> None:
         if window < 1:
             raise InputError(f"{window} shows no job", field="window", expected="at least 1")
+        self.window = window
         self.cluster = cluster
         self.workloads = list(workloads)
         self.rule = rule
@@ -99,7 +100,7 @@ class Engine:
             self.grow()
             ask_all(self.batch.address, self._phases, self._windows, WHOLE_RUN)
         self.engine_s += time.perf_counter() - began
-        return Ask(self._phases, self._windows)
+        return Ask(self._phases.copy(), self._windows.copy())
 
     def apply(self, actions: I8) -> None:
         """Answer: i8[B] window indices (K to hold) or units; ignored where a cluster is done.
@@ -185,4 +186,5 @@ class Engine:
             events=int(w.si[at.EVENTS]),
             engine_s=self.engine_s,
             fragmented_gpu_s=float(w.sf[at.FRAGMENTED]),
+            fragmented_from_s=float(w.sf[at.COUNT_FROM]),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_sched.jit import njit, njit_inline
+from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import stop
 from attn_sched.simulator.fitting import job_fits
@@ -51,25 +51,36 @@ def _cancel_time(w: World) -> float:
 
 
 @njit
+def _arrival_time(w: World) -> float:
+    if w.si[at.NEXT_ARRIVAL] < w.si[at.N_JOBS]:
+        return w.jf[w.si[at.NEXT_ARRIVAL], at.SUBMIT]
+    return np.inf
+
+
+@njit
+def _change_time(w: World) -> float:
+    if w.si[at.NEXT_CHANGE] < w.changes.shape[0]:
+        return w.changes[w.si[at.NEXT_CHANGE], 0]
+    return np.inf
+
+
+@njit
 def next_time(w: World) -> float:
     """Time of the next event; inf if nothing runs, arrives, changes or is timed."""
     t = np.inf
     if w.si[at.N_FINISH] > 0:
         t = w.jf[w.fh[0], at.FINISH]
-    if w.si[at.NEXT_ARRIVAL] < w.si[at.N_JOBS]:
-        t = min(t, w.jf[w.si[at.NEXT_ARRIVAL], at.SUBMIT])
+    t = min(t, _arrival_time(w))
     if w.si[at.N_TIMERS] > 0:
         t = min(t, w.jf[w.th[0], at.DEADLINE])
     t = min(t, guard_time(w))
     if w.ci[at.PREEMPT]:
         t = min(t, w.sf[at.TIMER])
-    if w.si[at.NEXT_CHANGE] < w.changes.shape[0]:
-        t = min(t, w.changes[w.si[at.NEXT_CHANGE], 0])
-    return min(t, _cancel_time(w))
+    return min(t, _change_time(w), _cancel_time(w))
 
 
-@njit_inline
-def _move_clock(w, t):  # type: ignore[no-untyped-def]  # inlined: one hot caller
+@njit
+def _move_clock(w: World, t: float) -> None:
     now = w.sf[at.NOW]
     dt = t - now
     if dt > 0.0:
@@ -85,7 +96,7 @@ def _move_clock(w, t):  # type: ignore[no-untyped-def]  # inlined: one hot calle
                 root = w.free.shape[1] - 1
                 for k in range(w.free.shape[0]):
                     free += w.free[k, root]
-                w.sf[at.FRAGMENTED] += free * dt
+                w.sf[at.FRAGMENTED] += free * max(0.0, t - max(now, w.sf[at.COUNT_FROM]))
         w.sf[at.NOW] = t
 
 
@@ -106,6 +117,9 @@ def _complete(w: World, job: int) -> None:
     user = w.ji[job, at.USER]
     jct = w.jf[job, at.FINISH] - w.jf[job, at.SUBMIT]
     slowdown = max(1.0, jct / max(w.jf[job, at.DURATION], at.SLOWDOWN_FLOOR))
+    w.uf[user, at.U_HELD] += w.jf[job, at.HELD]
+    w.sf[at.ALL_HELD] += w.jf[job, at.HELD]
+    w.si[at.ALL_FINISHED] += 1
     done = w.ui[user, at.U_FINISHED]
     total = w.uf[user, at.U_SLOWDOWNS]
     old = total / done if done > 0 else 0.0
@@ -120,6 +134,16 @@ def _complete(w: World, job: int) -> None:
 
 
 @njit
+def _predicted(w: World, user: int) -> float:
+    """Mean running time of the user's jobs that have ended, else of all that have, else one hour."""
+    if w.ui[user, at.U_FINISHED] > 0:
+        return w.uf[user, at.U_HELD] / w.ui[user, at.U_FINISHED]
+    if w.si[at.ALL_FINISHED] > 0:
+        return w.sf[at.ALL_HELD] / w.si[at.ALL_FINISHED]
+    return at.FIRST_GUESS
+
+
+@njit
 def _arrive(w: World, job: int) -> None:
     if w.ji[job, at.STATUS] == at.CANCELLED:
         return
@@ -127,6 +151,8 @@ def _arrive(w: World, job: int) -> None:
     if w.ui[user, at.U_WAITING] + w.ui[user, at.U_RUNNING] == 0:
         w.si[at.ACTIVE] += 1
     w.jf[job, at.ACTIVE_0] = w.sf[at.ACTIVE_INTEGRAL]
+    if w.ci[at.ORDER] == at.QSSF:
+        w.jf[job, at.KEY] = w.ji[job, at.GPUS] * max(_predicted(w, user), at.MIN_ESTIMATE)
     enqueue(w, job)
 
 
@@ -229,6 +255,27 @@ def _ripen(w: World) -> None:
 
 
 @njit
+def _next_arrival(w: World) -> None:
+    job = w.si[at.NEXT_ARRIVAL]
+    w.si[at.NEXT_ARRIVAL] = job + 1
+    _arrive(w, job)
+
+
+@njit
+def _next_change(w: World) -> None:
+    x = w.si[at.NEXT_CHANGE]
+    w.si[at.NEXT_CHANGE] = x + 1
+    _change(w, int(w.changes[x, 1]), w.changes[x, 2] > 0.0)
+
+
+@njit
+def _next_cancel(w: World) -> None:
+    job = w.cq[w.si[at.N_CANCELS]]
+    w.si[at.N_CANCELS] += 1
+    _cancel(w, job)
+
+
+@njit
 def settle(w: World) -> None:
     """Complete jobs of no duration where they start: their GPUs are free for the next decision."""
     while w.si[at.N_FINISH] > 0 and w.jf[w.fh[0], at.FINISH] <= w.sf[at.NOW]:
@@ -249,18 +296,12 @@ def advance(w: World) -> bool:
         _one_event(w, t)
         return True
     settle(w)
-    while si[at.NEXT_CHANGE] < w.changes.shape[0] and w.changes[si[at.NEXT_CHANGE], 0] <= t:
-        x = si[at.NEXT_CHANGE]
-        si[at.NEXT_CHANGE] = x + 1
-        _change(w, int(w.changes[x, 1]), w.changes[x, 2] > 0.0)
-    while si[at.NEXT_ARRIVAL] < si[at.N_JOBS] and w.jf[si[at.NEXT_ARRIVAL], at.SUBMIT] <= t:
-        job = si[at.NEXT_ARRIVAL]
-        si[at.NEXT_ARRIVAL] = job + 1
-        _arrive(w, job)
+    while _change_time(w) <= t:
+        _next_change(w)
+    while _arrival_time(w) <= t:
+        _next_arrival(w)
     while _cancel_time(w) <= t:
-        job = w.cq[si[at.N_CANCELS]]
-        si[at.N_CANCELS] += 1
-        _cancel(w, job)
+        _next_cancel(w)
     while si[at.N_TIMERS] > 0 and w.jf[w.th[0], at.DEADLINE] <= t:
         _ripen(w)
     return True
@@ -270,19 +311,13 @@ def advance(w: World) -> bool:
 def _one_event(w: World, t: float) -> None:
     """Handle a single event of time ``t``: an arrival before a completion (golden.md, case F)."""
     si = w.si
-    if si[at.NEXT_ARRIVAL] < si[at.N_JOBS] and w.jf[si[at.NEXT_ARRIVAL], at.SUBMIT] <= t:
-        job = si[at.NEXT_ARRIVAL]
-        si[at.NEXT_ARRIVAL] = job + 1
-        _arrive(w, job)
+    if _arrival_time(w) <= t:
+        _next_arrival(w)
     elif si[at.N_FINISH] > 0 and w.jf[w.fh[0], at.FINISH] <= t:
         _complete(w, w.fh[0])
-    elif si[at.NEXT_CHANGE] < w.changes.shape[0] and w.changes[si[at.NEXT_CHANGE], 0] <= t:
-        x = si[at.NEXT_CHANGE]
-        si[at.NEXT_CHANGE] = x + 1
-        _change(w, int(w.changes[x, 1]), w.changes[x, 2] > 0.0)
+    elif _change_time(w) <= t:
+        _next_change(w)
     elif _cancel_time(w) <= t:
-        job = w.cq[si[at.N_CANCELS]]
-        si[at.N_CANCELS] += 1
-        _cancel(w, job)
+        _next_cancel(w)
     elif si[at.N_TIMERS] > 0 and w.jf[w.th[0], at.DEADLINE] <= t:
         _ripen(w)

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_sched.choices import OVERSIZED, check_choice
 from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
-from attn_sched.simulator.world import type_capacity, type_masks
+from attn_sched.simulator.world import largest_placeable
+from attn_sched.simulator.world import too_large as told
 from attn_sched.workload import Workload
 
-OVERSIZED = ("drop", "clip", "refuse")
 REASON = "larger than the cluster"
 TYPE_REASON = "GPU type not in the cluster"
-
-
-def largest_placeable(workload: Workload, cluster: Cluster) -> np.ndarray:
-    """GPUs the empty cluster can give each job, i8[J]: all of its largest allowed type.
-
-    It is 0 where it has none of the types named.
-    """
-    masks = type_masks(workload, cluster)
-    largest = np.zeros(len(workload.num_gpus), dtype=np.int64)
-    for t, gpus in enumerate(type_capacity(cluster)[:, -1]):
-        largest = np.maximum(largest, np.where((masks >> t) & 1, gpus, 0))
-    return largest
-
-
-def refusal(workload: Workload, cluster: Cluster, job: int, largest: int) -> str:
-    """What is said of a job that asks for more GPUs than the cluster can give it."""
-    asked = f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs"
-    return f"{asked}, {cluster.name} can give it {largest}"
 
 
 def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop") -> Workload:
@@ -41,15 +24,14 @@ def fit_to_cluster(workload: Workload, cluster: Cluster, oversized: str = "drop"
     Raises:
         InputError: unknown treatment, or ``refuse`` with an oversized job, which is named.
     """
-    if oversized not in OVERSIZED:
-        raise InputError(f"unknown treatment {oversized!r}", field="oversized", expected=" | ".join(OVERSIZED))
+    check_choice(oversized, OVERSIZED, "oversized", "treatment")
     largest = largest_placeable(workload, cluster)
     too_large = workload.num_gpus > largest
     no_type = largest == 0
     if oversized == "refuse" and too_large.any():
         job = int(np.flatnonzero(too_large)[0])
         raise InputError(
-            refusal(workload, cluster, job, int(largest[job])),
+            told(workload, cluster, job, int(largest[job])),
             file=workload.name,
             field="num_gpus",
             expected="jobs that fit the empty cluster, or --oversized drop | clip",

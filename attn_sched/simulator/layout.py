@@ -16,16 +16,15 @@ I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
 
 # ---- ti[V, :]: the tree. Vertices stand islands first, level by level, root last; children of a vertex are contiguous.
-PARENT, CHILD_LO, CHILD_HI, LEVEL, NODE, UNIT = range(
-    6
-)  # NODE, UNIT: the vertex's own ancestor at these levels, -1 above them
-TI_COLUMNS = 6
+# NODE: the vertex's own ancestor at the node level, -1 above it.
+PARENT, CHILD_LO, CHILD_HI, LEVEL, NODE = range(5)
+TI_COLUMNS = 5
 # ---- tf[V, :]
 CAPACITY, LATENCY, GPU_CAPACITY, GPU_LATENCY = range(4)  # uplink of the vertex; uplink of each GPU (islands only)
 TF_COLUMNS = 4
 
 # ---- jf[J, :]: a job's floats
-SUBMIT, DURATION, ESTIMATE, KEY, DEADLINE = range(5)  # KEY: smallest starts first; DEADLINE: end of its patience
+SUBMIT, DURATION, ESTIMATE, KEY, DEADLINE = range(5)  # KEY: smallest starts first; DEADLINE: of its patience, or lease
 GRAD, COMPUTE, OVERLAP, BEST_ITER, CANCEL = range(5, 10)  # BEST_ITER: seconds per iteration ideally placed and alone
 START, FINISH, WAITED, QUEUED_AT, HELD = range(10, 15)  # START: first one; WAITED, HELD: closed intervals only
 LEFT, RATE, SYNCED, SHARE, ALPHA = range(15, 20)  # LEFT: ideal seconds of work left at time SYNCED, done at RATE <= 1
@@ -34,14 +33,12 @@ INTRA = 22  # hierarchical all-reduce: seconds spent inside islands
 JF_COLUMNS = 23
 
 # ---- ji[J, :]: a job's integers
-GPUS, USER, GROUP, TYPES, CLASS, FIT = range(6)  # TYPES: bit mask of allowed GPU types
-STATUS, POS, RPOS, TPOS, PREV, NEXT = range(6, 12)  # places in the class heap, finish heap, timer heap; queue links
-ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED = range(
-    12, 18
-)  # CROSSED: highest level crossed; PLACED: GPU type
-SKEWED, PRIORITY, ISLANDS, LIVE = range(18, 22)  # ISLANDS used now; LIVE: last seen by a preemptive pass
-CHECKPOINTS = 22  # checkpoints that failures have sent the job back to
-JI_COLUMNS = 23
+GPUS, USER, TYPES, CLASS, FIT = range(5)  # TYPES: bit mask of allowed GPU types
+STATUS, POS, RPOS, TPOS, PREV, NEXT = range(5, 11)  # places in the class heap, finish heap, timer heap; queue links
+# CROSSED: highest level crossed; PLACED: GPU type; ISLANDS used now; LIVE: last seen by a preemptive pass; CHECKPOINTS
+# that failures have sent the job back to.
+ENTRY, CROSSED, PREEMPTIONS, RESTARTS, PLACED, COUNTED, SKEWED, ISLANDS, LIVE, CHECKPOINTS = range(11, 21)
+JI_COLUMNS = 21
 
 # values of STATUS
 ABSENT, FUTURE, WAITING, RUNNING, DONE, CANCELLED = range(6)
@@ -59,13 +56,14 @@ C_BASE, C_FRESH, C_RIPE, C_FIT = range(4)  # segment of the heaps; sizes of the 
 F_GPUS, F_TYPES, F_VERSION, F_FITS, F_CROSSED = range(5)
 FI_COLUMNS = 5
 # ---- ff[F, :], pf[:]: what a placement meets on its way
-P_SHARE, P_ALPHA, P_GPU_SHARE, P_GPU_ALPHA, P_SPAN, P_MOST, P_CROSSED = range(
-    7
-)  # SPAN: islands; MOST: GPUs in the fullest one
+# SPAN: islands; MOST: GPUs in the fullest one.
+P_SHARE, P_ALPHA, P_GPU_SHARE, P_GPU_ALPHA, P_SPAN, P_MOST, P_CROSSED = range(7)
 P_COLUMNS = 7
 
 # ---- uf[U, :], ui[U, :]: users
-U_GPU_TIME, U_SYNCED, U_SLOWDOWNS = range(3)  # GPU-seconds used; sum of bounded slowdowns of finished jobs
+# GPU-seconds used; of finished jobs: sums of bounded slowdowns and of running times.
+U_GPU_TIME, U_SYNCED, U_SLOWDOWNS, U_HELD = range(4)
+UF_COLUMNS = 4
 U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
 
 # ---- sf[:]: scalars
@@ -82,8 +80,11 @@ U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
     JAIN_SUM,
     JAIN_SQUARES,
     GUARD_SHADOW,
-) = range(12)
-SF_COLUMNS = 12
+    ALL_HELD,
+    COUNT_FROM,
+    PICK_SLOWDOWN,
+) = range(15)
+SF_COLUMNS = 15
 # ---- si[:]
 (
     NEXT_ARRIVAL,
@@ -121,15 +122,17 @@ SF_COLUMNS = 12
     SCANNED_TAIL,
     GUARD_EPOCH,
     GUARD_JOB,
-) = range(35)
-SI_COLUMNS = 35
+    ALL_FINISHED,
+    PICK_LEVEL,
+) = range(37)
+SI_COLUMNS = 37
 
 # values of PHASE and of what the loop returns
 DONE_PHASE, JOB_PHASE, UNIT_PHASE, NEED_SPACE, KEYS_PHASE, PLACE_PHASE = range(6)
 
 # ---- cf[:]: options, floats
-THETA, PATIENCE, MAX_WAIT, RESTART_COST, CHECKPOINT, THRESHOLD_1, THRESHOLD_2, LEASE = range(8)
-CF_COLUMNS = 8
+THETA, MAX_WAIT, RESTART_COST, CHECKPOINT, THRESHOLD_1, THRESHOLD_2, LEASE = range(7)
+CF_COLUMNS = 7
 # ---- ci[:]: options, integers
 (
     ORDER,
@@ -155,7 +158,7 @@ CF_COLUMNS = 8
 CI_COLUMNS = 19
 
 # ORDER
-STATIC, HRRN, WFP3, UNICEP, USER_FAIR, FTF, CALLED, AGENT = range(8)
+STATIC, HRRN, WFP3, UNICEP, USER_FAIR, FTF, CALLED, AGENT, QSSF = range(9)
 # PREEMPT
 NO_PREEMPTION, SRTF, SRSF, TIRESIAS, THEMIS = range(5)
 # QUEUEING
@@ -172,7 +175,8 @@ STRICT, SKIP, COMMIT, EASY = range(4)
     LEAST_CONTENTION,
     PLACE_CALLED,
     PLACE_AGENT,
-) = range(10)
+    FULLEST,
+) = range(11)
 # CONTENTION, ALLREDUCE
 NONE, EQUAL, MAXMIN = range(3)
 RING, HIERARCHICAL = range(2)
@@ -184,3 +188,4 @@ WEIGH, APPLY = range(2)
 
 MIN_ESTIMATE = 1.0  # rules and ratios use max(d, 1 s)
 SLOWDOWN_FLOOR = 10.0  # bounded slowdown divides by max(d, 10 s)
+FIRST_GUESS = 3600.0  # what a job is thought to take while none has ended: one hour

@@ -102,12 +102,11 @@ def intra_seconds(w: World, job: int, p: F8) -> float:
 
 
 @njit
-def iteration_seconds(w: World, job: int, share: float, alpha: float, intra: float, span: int) -> float:
-    """Seconds per iteration.
+def iteration_seconds(w: World, job: int, n: int, share: float, alpha: float, intra: float, span: int) -> float:
+    """Seconds per iteration of a gang of ``n`` GPUs of ``job``.
 
     ``share`` is the least share over all links (ring) or over those above islands (hierarchical).
     """
-    n = w.ji[job, at.GPUS]
     comm = 0.0
     if n > 1:
         if w.ci[at.ALLREDUCE] == at.HIERARCHICAL:
@@ -118,11 +117,22 @@ def iteration_seconds(w: World, job: int, share: float, alpha: float, intra: flo
 
 
 @njit
-def path_iteration(w: World, job: int, p: F8, share: float) -> float:
-    """Seconds per iteration of ``job`` on the path ``p`` if its least share above islands is ``share``."""
+def _gang_iteration(w: World, job: int, n: int, p: F8, share: float) -> float:
     if w.ci[at.ALLREDUCE] != at.HIERARCHICAL:
         share = min(share, p[at.P_GPU_SHARE])
-    return iteration_seconds(w, job, share, p[at.P_ALPHA], intra_seconds(w, job, p), int(p[at.P_SPAN]))
+    return iteration_seconds(w, job, n, share, p[at.P_ALPHA], intra_seconds(w, job, p), int(p[at.P_SPAN]))
+
+
+@njit
+def path_iteration(w: World, job: int, p: F8, share: float) -> float:
+    """Seconds per iteration of ``job`` on the path ``p`` if its least share above islands is ``share``."""
+    return _gang_iteration(w, job, w.ji[job, at.GPUS], p, share)
+
+
+@njit
+def gang_slowdown(w: World, job: int, n: int, p: F8) -> float:
+    """Slowdown (>= 1) of ``n`` of the GPUs of ``job`` on the path ``p``, against the whole gang ideally placed."""
+    return max(1.0, _gang_iteration(w, job, n, p, p[at.P_SHARE]) / w.jf[job, at.BEST_ITER])
 
 
 @njit
@@ -136,7 +146,8 @@ def path_slowdown(w: World, job: int, p: F8, share: float) -> float:
 @njit
 def running_iteration(w: World, job: int, share: float) -> float:
     """Seconds per iteration of a running job at the least share ``share``."""
-    return iteration_seconds(w, job, share, w.jf[job, at.ALPHA], w.jf[job, at.INTRA], w.ji[job, at.ISLANDS])
+    n = w.ji[job, at.GPUS]
+    return iteration_seconds(w, job, n, share, w.jf[job, at.ALPHA], w.jf[job, at.INTRA], w.ji[job, at.ISLANDS])
 
 
 @njit

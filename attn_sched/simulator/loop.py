@@ -13,7 +13,7 @@ from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
-from attn_sched.simulator.fitting import job_fits, placed_slowdown
+from attn_sched.simulator.fitting import best_path, best_slowdown, job_fits, placed_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.placement import choose_type, fits, split
 from attn_sched.simulator.placing import merge_picks, place
@@ -88,6 +88,9 @@ def _begin(w: World, job: int) -> bool:
         w.si[at.PICK_LEFT] = w.ji[job, at.GPUS]
         w.si[at.PICK_TYPE] = -1
         w.si[at.N_PICKS] = 0
+        # What the job's best placement looked like before its picks took GPUs; for the observation.
+        w.si[at.PICK_LEVEL] = best_path(w, w.ji[job, at.FIT])
+        w.sf[at.PICK_SLOWDOWN] = best_slowdown(w, job)
         w.si[at.PHASE] = at.UNIT_PHASE if rule == at.PLACE_AGENT else at.PLACE_PHASE
         return False
     start(w, job, w.si[at.PICK_TYPE], w.si[at.N_PICKS])
@@ -175,7 +178,7 @@ def unit_free(w: World, unit: int) -> int:
 
 
 @njit
-def _unit_type(w: World, unit: int) -> int:
+def unit_type(w: World, unit: int) -> int:
     """The type of a gang whose first pick is ``unit``: the one with most free GPUs in it, lowest index."""
     best = -1
     types = w.ji[w.si[at.PICK_JOB], at.TYPES]
@@ -220,7 +223,7 @@ def apply_unit(w: World, unit: int) -> bool:
     if unit < 0 or unit >= w.ti.shape[0] or unit_free(w, unit) == 0:
         return False
     if si[at.PICK_TYPE] < 0:
-        si[at.PICK_TYPE] = _unit_type(w, unit)
+        si[at.PICK_TYPE] = unit_type(w, unit)
     gpu_type = si[at.PICK_TYPE]
     restore_picks(w)
     take = min(w.free[gpu_type, unit], si[at.PICK_LEFT])

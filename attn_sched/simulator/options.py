@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from attn_sched.choices import ALLREDUCE, CONTENTION, check_choice
 from attn_sched.errors import InputError
-
-CONTENTION = ("none", "equal", "maxmin")
-ALLREDUCE = ("ring", "hierarchical")
 
 
 @dataclass(frozen=True)
@@ -18,6 +16,10 @@ class NodeChange:
     time_s: float
     vertex: str  # its name in ``Cluster.vertex_names``, for example "rack0/node3"
     up: bool
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.time_s) and self.time_s >= 0):
+            raise InputError(f"{self.time_s} is not a time", field="changes", expected="seconds, at least 0")
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,12 @@ class SimOptions:
     seed: int = 0
     record_segments: bool = True  # who held which GPUs when; needed for Gantt charts and exact utilisation
     changes: tuple[NodeChange, ...] = ()
-    checkpoint_s: float | None = (
-        None  # jobs on failed nodes restart from the last multiple of this work; None: from zero
-    )
+    # Jobs on failed nodes restart from the last multiple of this much work; None: from zero.
+    checkpoint_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.contention not in CONTENTION:
-            raise InputError(f"unknown model {self.contention!r}", field="contention", expected=" | ".join(CONTENTION))
-        if self.allreduce not in ALLREDUCE:
-            raise InputError(f"unknown algorithm {self.allreduce!r}", field="allreduce", expected=" | ".join(ALLREDUCE))
+        check_choice(self.contention, CONTENTION, "contention", "model")
+        check_choice(self.allreduce, ALLREDUCE, "allreduce", "algorithm")
         for field in ("restart_cost_s", "max_wait_s", "checkpoint_s"):
             value = getattr(self, field)
             if value is not None and not (math.isfinite(value) and value >= 0):

@@ -336,8 +336,8 @@ def load_balance(w: World, fr: I8, need: int) -> int:
 
 
 @njit
-def fullest_first(w: World, fr: I8, need: int) -> int:
-    """Fill fragments: nodes by fewest free GPUs, each as far as it goes."""
+def _lightest_first(w: World, fr: I8, need: int) -> int:
+    """Nodes by their weight in ``vf``, each as far as it goes; ties to the lowest index."""
     level = w.ci[at.NODE_LEVEL]
     size = np.int64(0)
     w.si[at.STAMP] += 1
@@ -345,13 +345,22 @@ def fullest_first(w: World, fr: I8, need: int) -> int:
     while need > 0:
         best = np.int64(-1)
         for v in range(w.loff[level], w.loff[level + 1]):
-            if fr[v] > 0 and w.sv[v, 2] != stamp and (best < 0 or fr[v] < fr[best]):
+            if fr[v] > 0 and w.sv[v, 2] != stamp and (best < 0 or w.vf[v] < w.vf[best]):
                 best = v
         w.sv[best, 2] = stamp
         take = min(fr[best], need)
         size = split(w, fr, best, take, size)
         need -= take
     return size
+
+
+@njit
+def fullest_first(w: World, fr: I8, need: int) -> int:
+    """Fill fragments: nodes by fewest free GPUs, each as far as it goes."""
+    level = w.ci[at.NODE_LEVEL]
+    for v in range(w.loff[level], w.loff[level + 1]):
+        w.vf[v] = fr[v]
+    return _lightest_first(w, fr, need)
 
 
 @njit
@@ -407,19 +416,7 @@ def least_workload(w: World, fr: I8, need: int) -> int:
             if w.ti[v, at.LEVEL] == 1:
                 w.vf[w.ti[v, at.NODE]] += left * w.en[e, at.E_COUNT]
             e = w.en[e, at.E_NEXT]
-    size = np.int64(0)
-    w.si[at.STAMP] += 1
-    stamp = w.si[at.STAMP]
-    while need > 0:
-        best = np.int64(-1)
-        for v in range(lo, hi):
-            if fr[v] > 0 and w.sv[v, 2] != stamp and (best < 0 or w.vf[v] < w.vf[best]):
-                best = v
-        w.sv[best, 2] = stamp
-        take = min(fr[best], need)
-        size = split(w, fr, best, take, size)
-        need -= take
-    return size
+    return _lightest_first(w, fr, need)
 
 
 @njit

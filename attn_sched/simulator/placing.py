@@ -25,29 +25,37 @@ from attn_sched.simulator.state import World
 
 
 @njit
-def place_by(w: World, rule: int, gpu_type: int, job: int) -> int:
-    """Write the placement of ``job`` on free GPUs of ``gpu_type`` by ``rule`` to ``pk``.
-
-    Returns its size, 0 if there is none.
-    """
+def _place_plainly(w: World, rule: int, gpu_type: int, job: int) -> int:
+    """The rules that look at free GPUs alone."""
     need = w.ji[job, at.GPUS]
     fr = w.free[gpu_type]
-    # What an agent or a Python rule will choose is not known while a job is weighed: the best stands for it.
-    if rule == at.TOPO_BEST_FIT or rule == at.PLACE_AGENT or rule == at.PLACE_CALLED:
-        return topo_best_fit(w, fr, need)
     if rule == at.BEST_FIT:
         return best_fit(w, fr, gpu_type, need)
     if rule == at.FIRST_FIT:
         return first_fit(w, fr, need)
     if rule == at.LOAD_BALANCE:
         return load_balance(w, fr, need)
+    if rule == at.FULLEST:
+        return fullest_first(w, fr, need)
+    return topo_best_fit(w, fr, need)
+
+
+@njit
+def place_by(w: World, rule: int, gpu_type: int, job: int) -> int:
+    """Write the placement of ``job`` on free GPUs of ``gpu_type`` by ``rule`` to ``pk``.
+
+    Returns its size, 0 if there is none. What an agent or a Python rule will choose is not known while a job is
+    weighed: ``topo-best-fit`` stands for it.
+    """
     if rule == at.RANDOM:
-        return random_free(w, fr, need)
-    if rule == at.SKEW:
-        return topo_best_fit(w, fr, need) if w.ji[job, at.SKEWED] else fullest_first(w, fr, need)
+        return random_free(w, w.free[gpu_type], w.ji[job, at.GPUS])
     if rule == at.LEAST_WORKLOAD:
-        return least_workload(w, fr, need)
-    return _least_contention(w, gpu_type, job)
+        return least_workload(w, w.free[gpu_type], w.ji[job, at.GPUS])
+    if rule == at.LEAST_CONTENTION:
+        return _least_contention(w, gpu_type, job)
+    if rule == at.SKEW:
+        rule = at.TOPO_BEST_FIT if w.ji[job, at.SKEWED] else at.FULLEST
+    return _place_plainly(w, rule, gpu_type, job)
 
 
 @njit
@@ -78,36 +86,20 @@ def merge_picks(w: World, size: int) -> int:
 @njit
 def _least_contention(w: World, gpu_type: int, job: int) -> int:
     """Of the other rules' placements, the one that adds least iteration time over all running jobs and the new one."""
-    rules = (at.TOPO_BEST_FIT, at.FIRST_FIT, at.LOAD_BALANCE, at.BEST_FIT, at.SKEW)
+    rules = (at.TOPO_BEST_FIT, at.FIRST_FIT, at.LOAD_BALANCE, at.BEST_FIT, at.FULLEST)
     if not w.ci[at.COMM] or w.ji[job, at.GPUS] <= 1:
-        return place_by_simple(w, at.TOPO_BEST_FIT, gpu_type, job)
+        return _place_plainly(w, at.TOPO_BEST_FIT, gpu_type, job)
     best = -1
     best_cost = np.inf
     for rule in rules:
         if rule == at.BEST_FIT and not best_fit_fits(w, w.free[gpu_type], gpu_type, w.ji[job, at.GPUS]):
             continue
-        cost = _added_iteration_time(w, job, place_by_simple(w, rule, gpu_type, job))
+        cost = _added_iteration_time(w, job, _place_plainly(w, rule, gpu_type, job))
         # Sums in another order differ in their last bits: that is no reason to prefer a placement.
         if best < 0 or cost < best_cost - 1e-9 * abs(best_cost):
             best = rule
             best_cost = cost
-    return place_by_simple(w, best, gpu_type, job)
-
-
-@njit
-def place_by_simple(w: World, rule: int, gpu_type: int, job: int) -> int:
-    """The candidate placements of the ``contention`` rule (``SKEW`` stands for filling the fullest nodes first)."""
-    need = w.ji[job, at.GPUS]
-    fr = w.free[gpu_type]
-    if rule == at.TOPO_BEST_FIT:
-        return topo_best_fit(w, fr, need)
-    if rule == at.FIRST_FIT:
-        return first_fit(w, fr, need)
-    if rule == at.LOAD_BALANCE:
-        return load_balance(w, fr, need)
-    if rule == at.BEST_FIT:
-        return best_fit(w, fr, gpu_type, need)
-    return fullest_first(w, fr, need)
+    return _place_plainly(w, best, gpu_type, job)
 
 
 @njit

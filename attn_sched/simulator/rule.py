@@ -58,4 +58,4 @@ class EngineRule:
     @property
     def classed(self) -> bool:
         """Whether waiting jobs lie in heaps: keys fixed when a job arrives."""
-        return self.order == at.STATIC and self.preempt == at.NO_PREEMPTION
+        return self.order in (at.STATIC, at.QSSF) and self.preempt == at.NO_PREEMPTION

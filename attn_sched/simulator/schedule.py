@@ -45,7 +45,8 @@ class Schedule:
     decisions: int
     events: int
     engine_s: float  # seconds spent in the engine alone
-    fragmented_gpu_s: float  # integral of the free GPUs that the oldest waiting job cannot use
+    fragmented_gpu_s: float  # integral of the free GPUs that the oldest waiting job cannot use ...
+    fragmented_from_s: float  # ... from this time on: the first counted submission
     decision_latency_s: F8 = field(default_factory=lambda: np.empty(0))  # sampled
 
     def gpu_segments(self) -> tuple[I4, np.ndarray]:

@@ -76,6 +76,8 @@ def held(w: World, job: int) -> bool:
 @njit
 def ends_before(w: World, job: int, limit: float) -> bool:
     """Place ``job`` (picks in ``pk``) and tell whether it would end before ``limit`` by its estimate."""
+    if w.sf[at.NOW] + w.jf[job, at.ESTIMATE] >= limit:
+        return False  # too long even unslowed: no need to place it
     size, gpu_type = place(w, job)
     w.si[at.N_PICKS] = size
     w.si[at.PICK_TYPE] = gpu_type
@@ -166,7 +168,7 @@ def _scan_best(w: World, only_fitting: bool, limit: float) -> int:
     """As ``_heap_best`` by looking at every waiting job: keys that change, or a time ``limit`` to end before."""
     best = -1
     best_key = np.inf
-    static = w.ci[at.ORDER] == at.STATIC
+    static = w.ci[at.ORDER] == at.STATIC or w.ci[at.ORDER] == at.QSSF
     draw = w.rng[0]
     job = w.si[at.Q_HEAD]
     while job >= 0:
@@ -269,7 +271,10 @@ def next_start(w: World) -> int:
         w.si[at.DECISIONS] += 1
         w.si[at.PICKED] = job
         if queueing == at.EASY:
-            w.sf[at.SHADOW] = w.sf[at.NOW] if job_fits(w, job) else shadow_time(w, job)
+            if held(w, job) and job_fits(w, job):
+                w.sf[at.SHADOW] = w.jf[job, at.DEADLINE]  # when its patience ends it starts, if nothing better comes
+            else:
+                w.sf[at.SHADOW] = shadow_time(w, job)
     job = w.si[at.PICKED]
     if job_fits(w, job) and not held(w, job) and ends_before(w, job, limit):
         w.si[at.PICKED] = -1

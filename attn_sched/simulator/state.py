@@ -51,7 +51,7 @@ FIELDS: dict[str, Field] = {
     "ff": Field(F8, at.P_COLUMNS),  # [F, :]
     "fh": Field(I8),  # [N + 1] finish heap of running jobs
     "th": Field(I8),  # [J] timer heap of waiting jobs; preemptive rules: live jobs in their last order
-    "uf": Field(F8, 3),  # [U, :]
+    "uf": Field(F8, at.UF_COLUMNS),  # [U, :]
     "ui": Field(I8, 4),  # [U, :]
     "sf": Field(F8),  # [SF_COLUMNS]
     "si": Field(I8),  # [SI_COLUMNS]

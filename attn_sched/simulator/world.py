@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attn_sched.choices import ALLREDUCE, CONTENTION
 from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.seeding import stream
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.layout import F8, I8
-from attn_sched.simulator.options import ALLREDUCE, CONTENTION, SimOptions
+from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import THEMIS_LEASE_S, TIRESIAS_THRESHOLDS, EngineRule
 from attn_sched.simulator.state import Batch, World
 from attn_sched.workload import Workload
@@ -55,13 +56,12 @@ def _tree(cluster: Cluster) -> tuple[I8, F8]:
     for level in range(1, cluster.num_levels + 1):
         lo, hi = cluster.level_off[level], cluster.level_off[level + 1]
         ti[lo:hi, at.LEVEL] = level
-    for column, level in ((at.NODE, cluster.node_level), (at.UNIT, max(1, cluster.unit_level))):
-        own = np.full(cluster.num_vertices, -1, dtype=np.int64)
-        lo, hi = cluster.level_off[level], cluster.level_off[level + 1]
-        own[lo:hi] = np.arange(lo, hi)
-        for v in range(lo - 1, -1, -1):  # children stand before their parents
-            own[v] = own[cluster.parent[v]]
-        ti[:, column] = own
+    own = np.full(cluster.num_vertices, -1, dtype=np.int64)
+    lo, hi = cluster.level_off[cluster.node_level], cluster.level_off[cluster.node_level + 1]
+    own[lo:hi] = np.arange(lo, hi)
+    for v in range(lo - 1, -1, -1):  # children stand before their parents
+        own[v] = own[cluster.parent[v]]
+    ti[:, at.NODE] = own
     tf = np.zeros((cluster.num_vertices, at.TF_COLUMNS))
     tf[:, at.CAPACITY] = cluster.capacity
     tf[:, at.LATENCY] = cluster.latency
@@ -73,7 +73,6 @@ def _tree(cluster: Cluster) -> tuple[I8, F8]:
 def _config(cluster: Cluster, rule: EngineRule, options: SimOptions, window: int) -> tuple[F8, I8]:
     cf = np.zeros(at.CF_COLUMNS)
     cf[at.THETA] = rule.theta or 0.0
-    cf[at.PATIENCE] = rule.patience
     cf[at.MAX_WAIT] = np.inf if options.max_wait_s is None else options.max_wait_s
     cf[at.RESTART_COST] = options.restart_cost_s
     cf[at.CHECKPOINT] = options.checkpoint_s or 0.0
@@ -130,6 +129,24 @@ def _group_rows(columns: Sequence[np.ndarray]) -> tuple[I8, I8]:
     return number, order[changed]
 
 
+def largest_placeable(workload: Workload, cluster: Cluster) -> np.ndarray:
+    """GPUs the empty cluster can give each job, i8[J]: all of its largest allowed type.
+
+    It is 0 where it has none of the types named.
+    """
+    masks = type_masks(workload, cluster)
+    largest = np.zeros(len(workload.num_gpus), dtype=np.int64)
+    for t, gpus in enumerate(type_capacity(cluster)[:, -1]):
+        largest = np.maximum(largest, np.where((masks >> t) & 1, gpus, 0))
+    return largest
+
+
+def too_large(workload: Workload, cluster: Cluster, job: int, largest: int) -> str:
+    """What is said of a job that asks for more GPUs than the cluster can give it."""
+    asked = f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs"
+    return f"{asked}, {cluster.name} can give it {largest}"
+
+
 def check_workload(workload: Workload, cluster: Cluster) -> None:
     """Refuse what the engine cannot replay. Raises InputError that names the job."""
     jobs = len(workload.submit_s)
@@ -163,16 +180,12 @@ def check_workload(workload: Workload, cluster: Cluster) -> None:
         )
     if np.any(np.diff(workload.submit_s) < 0):
         raise InputError("jobs are not in order of submission", file=workload.name, field="submit_s")
-    cap = type_capacity(cluster)[:, -1]
-    masks = type_masks(workload, cluster)
-    largest = np.zeros(jobs, dtype=np.int64)
-    for t, gpus in enumerate(cap):
-        largest = np.maximum(largest, np.where((masks >> t) & 1, gpus, 0))
+    largest = largest_placeable(workload, cluster)
     bad = np.flatnonzero((workload.num_gpus > largest) | (workload.num_gpus < 1))
     if len(bad):
         job = bad[0]
         raise InputError(
-            f"job {workload.job_id[job]} asks for {workload.num_gpus[job]} GPUs, {cluster.name} gives {largest[job]}",
+            too_large(workload, cluster, job, int(largest[job])),
             file=workload.name,
             field="num_gpus",
         )
@@ -196,6 +209,8 @@ def make_world(
     Raises:
         InputError: a workload cannot be replayed on this cluster.
     """
+    if not workloads:
+        raise InputError("there is no workload", field="workloads", expected="one for each cluster of the batch")
     for workload in workloads:
         check_workload(workload, cluster)
     if len(cluster.gpu_types) > MAX_TYPES:
@@ -209,7 +224,10 @@ def make_world(
     cf, ci = _config(cluster, rule, options, window)
     cap = type_capacity(cluster)
     vertices, islands, gpus = cluster.num_vertices, cluster.num_islands, cluster.num_gpus
-    entries = gpus * max(1, cluster.num_levels - 1) + 1
+    # No more runs at once than there are GPUs, or than all jobs together ask for.
+    asked = max(int(workload.num_gpus.sum(dtype=np.int64)) for workload in workloads)
+    running = min(gpus, jobs)
+    entries = min(gpus, asked) * max(1, cluster.num_levels - 1) + 1
 
     jf = np.zeros((batch, jobs, at.JF_COLUMNS))
     ji = np.zeros((batch, jobs, at.JI_COLUMNS), dtype=np.int64)
@@ -227,9 +245,11 @@ def make_world(
             alike += [workload.grad_bytes, workload.compute_s, workload.overlap]
         classes.append(_group_rows(alike))
         cq[b, : len(cancels[b])] = cancels[b]
-        rng[b, 0] = stream(options.seed + b, "placement").integers(0, 2**63, dtype=np.uint64)
-    heads_first = rule.queueing != at.SKIP and all(
-        np.all(np.diff(jf[b, : len(workload.submit_s), at.KEY]) >= 0) for b, workload in enumerate(workloads)
+        rng[b, 0] = stream(options.seed, _purpose("placement", b)).integers(0, 2**63, dtype=np.uint64)
+    heads_first = (
+        rule.queueing != at.SKIP
+        and rule.order == at.STATIC
+        and all(np.all(np.diff(jf[b, : len(workload.submit_s), at.KEY]) >= 0) for b, workload in enumerate(workloads))
     )
     if rule.classed and heads_first:
         # The best waiting job is always the oldest: the list in arrival order serves, and no heap is needed.
@@ -248,7 +268,7 @@ def make_world(
         cl[b, : len(class_rows), at.C_BASE] = np.cumsum(sizes) - sizes
         cl[b, : len(class_rows), at.C_FIT] = number[class_rows]
     if segments is None:
-        segments = jobs + jobs // 4 + 4 * vertices + 2 * gpus if options.record_segments else 0
+        segments = jobs + jobs // 4 + 4 * vertices + 2 * running if options.record_segments else 0
 
     arrays = {
         "loff": cluster.level_off.astype(np.int64),
@@ -267,9 +287,9 @@ def make_world(
         "cl": cl,
         "fi": fi,
         "ff": np.zeros((batch, fi.shape[1], at.P_COLUMNS)),
-        "fh": np.zeros((batch, gpus + 1), dtype=np.int64),
+        "fh": np.zeros((batch, running + 1), dtype=np.int64),
         "th": np.zeros((batch, jobs if ci[at.HOLD] or ci[at.PREEMPT] else 0), dtype=np.int64),
-        "uf": np.zeros((batch, users, 3)),
+        "uf": np.zeros((batch, users, at.UF_COLUMNS)),
         "ui": np.zeros((batch, users, 4), dtype=np.int64),
         "sf": np.zeros((batch, at.SF_COLUMNS)),
         "si": np.zeros((batch, at.SI_COLUMNS), dtype=np.int64),
@@ -281,8 +301,8 @@ def make_world(
         "sv": np.zeros((batch, vertices, 4), dtype=np.int64),
         "pf": np.zeros((batch, at.P_COLUMNS)),
         "vf": np.zeros((batch, vertices)),
-        "sj": np.zeros((batch, gpus + 1), dtype=np.int64),
-        "sjf": np.zeros((batch, gpus + 1, 2)),
+        "sj": np.zeros((batch, running + 1), dtype=np.int64),
+        "sjf": np.zeros((batch, running + 1, 2)),
         "down": np.zeros((batch, islands), dtype=np.int64),
         "cq": cq,
     }
@@ -290,6 +310,11 @@ def make_world(
     for b, workload in enumerate(workloads):
         _reset_state(made.world(b), workload)
     return made
+
+
+def _purpose(what: str, b: int) -> str:
+    """Name of a random stream: each cluster of a batch draws from its own, the first as if it were alone."""
+    return what if b == 0 else f"{what}:{b}"
 
 
 def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, options: SimOptions, b: int) -> None:
@@ -309,7 +334,7 @@ def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, 
     rows[:, at.LEFT] = workload.duration_s
     rows[:, at.RATE] = 1.0
     if rule.keys is not None:
-        given = rule.keys(workload, stream(options.seed + b, "ordering"))
+        given = rule.keys(workload, stream(options.seed, _purpose("ordering", b)))
         try:
             keys = np.asarray(given).astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -328,14 +353,12 @@ def _fill_jobs(jf: F8, ji: I8, workload: Workload, masks: I8, rule: EngineRule, 
     whole = ji[:count]
     whole[:, at.GPUS] = workload.num_gpus
     whole[:, at.USER] = workload.user
-    whole[:, at.GROUP] = workload.group
     whole[:, at.TYPES] = masks
     whole[:, at.STATUS] = at.FUTURE
     for column in (at.POS, at.RPOS, at.TPOS, at.PREV, at.NEXT, at.ENTRY, at.PLACED):
         whole[:, column] = -1
     whole[:, at.COUNTED] = workload.counted
     whole[:, at.SKEWED] = workload.skewed
-    whole[:, at.PRIORITY] = workload.priority
 
 
 def _reset_state(w: World, workload: Workload) -> None:
@@ -348,5 +371,7 @@ def _reset_state(w: World, workload: Workload) -> None:
     si[at.Q_HEAD] = si[at.Q_TAIL] = si[at.PICKED] = si[at.PICK_JOB] = si[at.PICK_TYPE] = -1
     si[at.N_JOBS] = len(workload.submit_s)
     si[at.COUNTED_LEFT] = int(np.count_nonzero(workload.counted))
+    counted = np.flatnonzero(workload.counted)
+    w.sf[at.COUNT_FROM] = workload.submit_s[counted[0]] if len(counted) else np.inf
     w.sf[at.TIMER] = np.inf
     w.sf[at.SHADOW] = np.inf

@@ -11,10 +11,37 @@ from attn_sched.errors import InputError
 from attn_sched.seeding import stream
 from attn_sched.workload.workload import Workload
 
-CHOICES = "oracle, lognormal(SIGMA), requested or history"
+KINDS = ("oracle", "requested", "history")  # beside lognormal(SIGMA)
 FIRST_GUESS_S = 3600.0  # before any job has ended there is no history: one hour
 MAX_SIGMA = 20.0
 _LOGNORMAL = re.compile(r"lognormal\(\s*([0-9.eE+-]+)\s*\)")
+
+
+def check_estimate(spec: str) -> tuple[str, float]:
+    """A specification as its kind ("oracle", "lognormal", "requested" or "history") and sigma (0 but for "lognormal").
+
+    Raises:
+        InputError: the kind is unknown, or sigma no number from 0 to 20.
+    """
+    spec = spec.strip()
+    lognormal = _LOGNORMAL.fullmatch(spec)
+    if not lognormal:
+        if spec not in KINDS:
+            raise InputError(
+                f"unknown estimate {spec!r}",
+                field="estimate",
+                expected="oracle, lognormal(SIGMA), requested or history",
+            )
+        return spec, 0.0
+    try:
+        sigma = float(lognormal.group(1))
+    except ValueError:
+        sigma = math.nan
+    if not 0 <= sigma <= MAX_SIGMA:
+        raise InputError(
+            f"{spec!r} has no valid sigma", field="estimate", expected=f"0 to {MAX_SIGMA:g}, such as lognormal(1)"
+        )
+    return "lognormal", sigma
 
 
 def with_estimates(workload: Workload, spec: str, seed: int = 0) -> Workload:
@@ -29,23 +56,14 @@ def with_estimates(workload: Workload, spec: str, seed: int = 0) -> Workload:
     Raises:
         InputError: the specification is unknown, or no job names a requested time.
     """
-    spec = spec.strip()
+    kind, sigma = check_estimate(spec)
     notes: dict[str, int] = {}
-    lognormal = _LOGNORMAL.fullmatch(spec)
-    if spec == "oracle":
+    if kind == "oracle":
         estimate = workload.duration_s.copy()
-    elif lognormal:
-        try:
-            sigma = float(lognormal.group(1))
-        except ValueError:
-            sigma = math.nan
-        if not 0 <= sigma <= MAX_SIGMA:
-            raise InputError(
-                f"{spec!r} has no valid sigma", field="estimate", expected=f"0 to {MAX_SIGMA:g}, such as lognormal(1)"
-            )
+    elif kind == "lognormal":
         noise = stream(seed, "estimates").standard_normal(len(workload))
         estimate = workload.duration_s * np.exp(sigma * noise)
-    elif spec == "requested":
+    elif kind == "requested":
         known = np.isfinite(workload.requested_s)
         if not known.any():
             problem = "names no requested times"
@@ -56,11 +74,9 @@ def with_estimates(workload: Workload, spec: str, seed: int = 0) -> Workload:
         if not known.all():
             estimate = np.where(known, estimate, history(workload))
             notes["no requested time: history used"] = int((~known).sum())
-    elif spec == "history":
-        estimate = history(workload)
     else:
-        raise InputError(f"unknown estimate {spec!r}", field="estimate", expected=CHOICES)
-    return workload.replace(estimate_s=estimate, info={"estimates": spec, "estimate_notes": notes})
+        estimate = history(workload)
+    return workload.replace(estimate_s=estimate, info={"estimates": spec.strip(), "estimate_notes": notes})
 
 
 def history(workload: Workload) -> np.ndarray:

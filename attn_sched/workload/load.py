@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from attn_sched.choices import LATER, LOAD_BY, check_choice
 from attn_sched.errors import InputError
 from attn_sched.seeding import stream
+from attn_sched.workload.windows import warm_up, window
 from attn_sched.workload.workload import Workload, require_jobs
 
-LOAD_BY = ("stretch", "thin")
-LATER = ("same", "steady")
+NOTED_MISS = 0.05  # share of the load wanted by which the one reached may differ without a note
 
 
 def reference_jobs(workload: Workload) -> int:
@@ -42,21 +44,128 @@ def scale_load(
         load: The offered load wanted, above 0; above 1 the queue grows for ever.
         by: "stretch" multiplies all inter-arrival times by one factor, which is exact; the first submission stays.
             "thin" keeps jobs drawn at random, which keeps the rhythm of the day but can only lower the load; it stops
-            at the number of jobs whose work is nearest to the target, over the unchanged span.
+            at the number of jobs whose work is nearest to the target, over the unchanged span. It takes a whole log:
+            a window would count fewer jobs than it should, so see :func:`thin_window`.
         seed: For "thin".
         later: What happens to the jobs after a window, which keep arriving until its last job has ended. "same": they
-            get the window's factor (or chance to stay); where the log is busier after the window than in it, they then
-            overload the cluster. "steady": each further block of as many jobs is stretched to the same load.
+            get the window's factor; where the log is busier after the window than in it, they then overload the
+            cluster. "steady": each further block of as many jobs is stretched to the same load.
 
-    ``info`` says what was done.
+    ``info`` says what was done; ``info["load_note"]`` is there when the load reached differs by more than 5 %.
 
     Raises:
         InputError: the load or a choice is impossible.
     """
-    if by not in LOAD_BY:
-        raise InputError(
-            f"unknown way to scale the load {by!r}", field="load-by", expected=f"one of {', '.join(LOAD_BY)}"
-        )
+    check_scaling(by, later)
+    now = _load_before(workload, num_gpus, load)
+    if later == "steady":
+        scaled = _stretch_steadily(workload, num_gpus, now / load, load)
+    else:
+        scaled = _stretch(workload, now / load) if by == "stretch" else _thin(workload, now, load, seed)
+    return _told(scaled, num_gpus, load, now, by, later)
+
+
+def check_scaling(by: str, later: str) -> None:
+    """Whether a way to scale the load and a treatment of the jobs after a window are known and go together.
+
+    Raises:
+        InputError: they are or do not.
+    """
+    check_choice(by, LOAD_BY, "load-by", "way to scale the load")
+    check_choice(later, LATER, "later", "treatment")
+    if later == "steady" and by != "stretch":
+        raise InputError("thinning has one chance for all jobs", field="later", expected="'same' with it")
+
+
+def thin_window(
+    workload: Workload,
+    first: int,
+    last: int,
+    num_gpus: int,
+    load: float,
+    *,
+    warmup: int | None = None,
+    seed: int = 0,
+) -> Workload:
+    """Thin a log until a window of as many jobs as ``first:last``, as far into it, offers a load.
+
+    Which jobs stay is drawn once: fewer are always some of more. Warm-up and window are a block of consecutive jobs of
+    the thinned log. It stands as far into the thinned log as the block of ``first:last`` into the whole one (the first
+    block first, the last block last), so that it reaches over a longer time the fewer jobs stay. The load goes up and
+    down with the number of jobs that stay, so the search for it begins at ``load`` over the window's own load and ends
+    where the load is first crossed; it may jump over the one wanted there.
+
+    Args:
+        workload: A log that is neither cut nor scaled.
+        first: First job of the window, as :func:`attn_sched.workload.windows.window` takes it.
+        last: The job after its last one.
+        num_gpus: GPUs of the cluster.
+        load: The offered load wanted of the window and its warm-up.
+        warmup: Jobs before the window, uncounted; default: as many as are counted.
+        seed: Fixes the draw.
+
+    Returns:
+        The thinned log from the warm-up on, ``last - first`` jobs counted. ``info["window"]`` holds the positions that
+        the first counted job and the one after the last had in ``workload``.
+
+    Raises:
+        InputError: the window is none, or offers less than ``load`` with all jobs.
+    """
+    whole = window(workload, first, last, warmup=warmup)
+    now = _load_before(whole, num_gpus, load)
+    if load > now:
+        raise _cannot_raise(now, load)
+    before = warm_up(first, last, warmup)
+    block, jobs = before + last - first, len(workload)
+    order = stream(seed, "load thinning").permutation(jobs)
+    work, submit = workload.gpu_seconds, workload.submit_s
+
+    def left(count: int) -> tuple[np.ndarray, int]:
+        """The ``count`` jobs that stay, and where the block begins among them."""
+        begin = round((first - before) * (count - block) / (jobs - block)) if jobs > block else 0
+        return np.sort(order[:count]), begin
+
+    def offered(count: int) -> float:
+        kept, begin = left(count)
+        inside = kept[begin : begin + block]
+        span = float(submit[inside[-1]] - submit[inside[0]])
+        return float(work[inside].sum()) / (num_gpus * span) if span > 0 else math.inf
+
+    count = min(_crossing(offered, load, block, round(jobs * load / now), jobs), key=lambda c: abs(offered(c) - load))
+    kept, begin = left(count)
+    at = begin + before
+    thinned = window(workload.select(kept), at, at + last - first, warmup=before)
+    place = {"first": int(kept[at]), "last": int(kept[at + last - first - 1]) + 1, "warmup": before}
+    return _told(thinned.replace(info={"window": place}), num_gpus, load, now, "thin", "same")
+
+
+def _crossing(offered: Callable[[int], float], load: float, least: int, start: int, most: int) -> tuple[int, int]:
+    """Neighbouring counts, of ``least .. most``, between which ``offered`` crosses ``load``, near ``start``.
+
+    Steps of doubling length lead away from ``start``, upwards where too little is offered there, until the crossing is
+    enclosed; then it is bisected. Where none is met on the way, both are the last count tried.
+    """
+    near = min(max(start, least), most)
+    if math.isclose(offered(near), load):
+        return near, near
+    enough = offered(near) >= load
+    step = max(1, near // 64)
+    while True:
+        far = max(near - step, least) if enough else min(near + step, most)
+        if (offered(far) >= load) != enough:
+            break
+        if far in (least, most):
+            return far, far
+        near, step = far, 2 * step
+    low, high = min(near, far), max(near, far)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if offered(middle) >= load else (middle, high)
+    return low, high
+
+
+def _load_before(workload: Workload, num_gpus: int, load: float) -> float:
+    """The load that is to be changed; InputError when it or the one wanted is none."""
     if not (math.isfinite(load) and load > 0):
         raise InputError(f"{load} is no load", field="load", expected="a number above 0, such as 0.9")
     if num_gpus < 1:
@@ -69,22 +178,27 @@ def scale_load(
         )
     if now <= 0:
         raise InputError("its jobs take no time", file=workload.name, field="load", expected="durations above 0")
-    if later not in LATER:
-        raise InputError(f"unknown treatment {later!r}", field="later", expected=f"one of {', '.join(LATER)}")
-    if later == "steady":
-        if by != "stretch":
-            raise InputError("thinning has one chance for all jobs", field="later", expected="'same' with it")
-        scaled = _stretch_steadily(workload, num_gpus, now / load, load)
-    else:
-        scaled = _stretch(workload, now / load) if by == "stretch" else _thin(workload, now, load, seed)
+    return now
+
+
+def _told(scaled: Workload, num_gpus: int, load: float, before: float, by: str, later: str) -> Workload:
+    """The workload with what was done to its load."""
+    achieved = offered_load(scaled, num_gpus)
+    missed = abs(achieved - load) > NOTED_MISS * load
     info = {
         "load": load,
         "load_by": by,
         "load_later": later,
-        "load_before": now,
-        "load_achieved": offered_load(scaled, num_gpus),
+        "load_before": before,
+        "load_achieved": achieved,
+        "load_note": f"{achieved:.4g} is offered, {load:g} was asked for" if missed else None,
     }
     return scaled.replace(info=info)
+
+
+def _cannot_raise(now: float, load: float) -> InputError:
+    problem = f"thinning cannot raise the load from {now:.4g} to {load:g}"
+    return InputError(problem, field="load-by", expected="a lower load, or 'stretch'")
 
 
 def _stretch(workload: Workload, factor: float) -> Workload:
@@ -117,20 +231,17 @@ def _stretch_steadily(workload: Workload, num_gpus: int, factor: float, load: fl
 
 
 def _thin(workload: Workload, now: float, load: float, seed: int) -> Workload:
+    if not workload.counted.all():
+        raise InputError(
+            "a thinned window counts fewer jobs", field="load-by", expected="a whole log, or thin_window for a window"
+        )
     if load > now:
-        problem = f"thinning cannot raise the load from {now:.4g} to {load:g}"
-        raise InputError(problem, field="load-by", expected="a lower load, or 'stretch'")
-    end = reference_jobs(workload)
-    rng = stream(seed, "load thinning")
+        raise _cannot_raise(now, load)
+    jobs = len(workload)
     # The first and the last stay, so that the span does.
-    inner = 1 + rng.permutation(end - 2)
-    work = workload.gpu_seconds[:end]
-    fixed = work[0] + work[end - 1]
+    inner = 1 + stream(seed, "load thinning").permutation(jobs - 2)
+    work = workload.gpu_seconds
+    fixed = work[0] + work[-1]
     reached = np.concatenate(([fixed], fixed + np.cumsum(work[inner])))
     count = int(np.argmin(np.abs(reached - work.sum() * load / now)))
-    keep = np.zeros(len(workload), bool)
-    keep[[0, end - 1]] = True
-    keep[inner[:count]] = True
-    share = keep[:end].mean()
-    keep[end:] = rng.random(len(workload) - end) < share
-    return workload.select(np.flatnonzero(keep))
+    return workload.select(np.sort(np.concatenate(([0, jobs - 1], inner[:count]))))

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from attn_sched.choices import FAMILIES, check_choice
 from attn_sched.errors import InputError
 from attn_sched.seeding import stream
 from attn_sched.workload.trace import Provenance, Trace, make_table
 from attn_sched.workload.users import deal_jobs, shares, user_count
 
-FAMILIES = ("philly", "helios", "pai", "acme")
 MAX_JOBS = 50_000_000
 FIRST_DAY = "2001-01-01T00:00:00"  # a Monday, so that hour and weekday can be read off; no real date is meant
 HOUR_S = 3600.0
@@ -67,8 +67,7 @@ def load_family(name: str) -> Family:
     Raises:
         InputError: the name is unknown.
     """
-    if name not in FAMILIES:
-        raise InputError(f"unknown family {name!r}", field="family", expected=f"one of {', '.join(FAMILIES)}")
+    check_choice(name, FAMILIES, "family", "family")
     import yaml
 
     text = resources.files("attn_sched.workload").joinpath(f"families/{name}.yaml").read_text(encoding="utf-8")

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from attn_sched.errors import InputError
+from attn_sched.choices import USERS, check_choice
 from attn_sched.seeding import stream
 from attn_sched.workload.workload import Workload
 
-CHOICES = ("trace", "per-job", "synthetic")
 UNKNOWN = "(unknown)"
 TOP_USERS = 0.05
 # Helios' top 5 % of users take 45 to 60 % of the GPU time (Hu et al., SC '21, user characterisation).
@@ -19,7 +18,7 @@ MAX_USERS = 400
 
 
 def with_users(workload: Workload, spec: str, seed: int = 0) -> Workload:
-    """Set ``user``; ``info["users"]`` and ``info["fairness_users"]`` say whose they are.
+    """Set ``user``; ``info["users"]`` says whose they are.
 
     ``trace``: the log's; jobs without one share the user "(unknown)"; a log that names none gets ``synthetic`` ones,
     labelled so.
@@ -30,8 +29,7 @@ def with_users(workload: Workload, spec: str, seed: int = 0) -> Workload:
     Raises:
         InputError: the specification is unknown.
     """
-    if spec not in CHOICES:
-        raise InputError(f"unknown users {spec!r}", field="users", expected=f"one of {', '.join(CHOICES)}")
+    check_choice(spec, USERS, "users", "users")
     label = spec
     jobs = len(workload)
     if spec == "trace" and not (workload.trace_user >= 0).any():
@@ -48,8 +46,7 @@ def with_users(workload: Workload, spec: str, seed: int = 0) -> Workload:
     else:
         user = synthetic_users(workload.gpu_seconds, seed)
         names = tuple(f"user{i:03d}" for i in range(int(user.max()) + 1)) if jobs else ()
-    info = {"users": label, "fairness_users": label, "users_synthetic": spec == "synthetic"}
-    return workload.replace(user=user, user_names=names, info=info)
+    return workload.replace(user=user, user_names=names, info={"users": label})
 
 
 def shares(count: int) -> np.ndarray:

@@ -11,6 +11,11 @@ from attn_sched.workload.workload import Workload, require_jobs
 SPLIT = {"train": (0.0, 0.60), "validation": (0.60, 0.75), "test": (0.75, 1.0)}
 
 
+def warm_up(first: int, last: int, warmup: int | None) -> int:
+    """How many jobs run before a window: as many as asked for (None: as it counts), or as many as there are."""
+    return min(first, last - first if warmup is None else warmup)
+
+
 def window(workload: Workload, first: int, last: int, warmup: int | None = None) -> Workload:
     """Count the jobs ``first .. last-1`` only.
 
@@ -27,7 +32,7 @@ def window(workload: Workload, first: int, last: int, warmup: int | None = None)
         )
     if warmup is not None and warmup < 0:
         raise InputError(f"{warmup} jobs of warm-up", field="warmup", expected="0 or more")
-    before = min(first, last - first if warmup is None else warmup)
+    before = warm_up(first, last, warmup)
     start = first - before
     kept = workload.select(np.arange(start, jobs))
     counted = np.zeros(jobs - start, bool)

@@ -43,6 +43,8 @@ class Workload:
     cancel_s: np.ndarray  # f8[J], time at which the job is cancelled; inf = never
     counted: np.ndarray  # bool[J]: whether metrics count it
     info: Mapping[str, Any]  # what was done to it, JSON-able
+    # GPUs each of group_names is entitled to, for rules that know quotas; () = none.
+    group_quota: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         return len(self.submit_s)

@@ -48,7 +48,7 @@ def make(cluster_name: str = "dgx64", batch: int = 3, unit: str | None = None) -
         cluster = cluster.with_unit(unit)
     rule = EngineRule(order=at.AGENT, placement=at.PLACE_AGENT)
     engine = Engine(cluster, workloads(cluster, batch), rule, SimOptions(record_segments=False), window=WINDOW)
-    return engine, Observations(engine, WINDOW)
+    return engine, Observations(engine)
 
 
 @pytest.mark.parametrize("unit", [None, "gpu"])
@@ -147,7 +147,7 @@ def test_position_in_the_batch_does_not_matter() -> None:
     options = SimOptions(record_segments=False)
     alone = Engine(cluster, [other], rule, options, window=WINDOW)
     pair = Engine(cluster, [one, other], rule, options, window=WINDOW)
-    seen_alone, seen_pair = Observations(alone, WINDOW), Observations(pair, WINDOW)
+    seen_alone, seen_pair = Observations(alone), Observations(pair)
     for _ in range(40):
         ask, both = alone.ask(), pair.ask()
         seen_alone.update(ask)

@@ -39,7 +39,7 @@ def cells(*arguments: object) -> list[dict[str, object]]:
     assert isinstance(found, list)
     for cell in found:
         for key in list(cell):
-            if any(key.startswith(timing) for timing in TIMING_KEYS):
+            if key.removesuffix("_low").removesuffix("_high") in TIMING_KEYS:
                 del cell[key]
         for window in cell["by_window"]:
             for timing in TIMING_KEYS:
@@ -145,6 +145,34 @@ def test_wrong_values_end_with_one_line_and_no_file(
 def test_a_missing_trace_is_one_line(tmp_path: Path) -> None:
     result = run(tmp_path / "gone.csv", *BASE)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and "gone.csv" in result.stderr
+
+
+def test_overlapping_windows_are_allowed_and_told(trace: Path) -> None:
+    call = (trace, *BASE, "--windows", 6, "--window-jobs", 100)
+    told = "windows overlap: intervals are too narrow"
+    short = "the first 2 windows warm up with 0 to 60 jobs instead of 100"
+    result = run(*call)
+    assert result.exit_code == 0, result.output
+    assert told in result.stdout and short in result.stdout
+    found = json.loads(run(*call, "--json").stdout)
+    assert found["windows_overlap"] is True and told in found["caveats"]
+    apart = json.loads(run(trace, *BASE, "--windows", 3, "--window-jobs", 100, "--json").stdout)
+    assert apart["windows_overlap"] is False and apart["caveats"] == []
+
+
+def test_thinned_windows_count_as_many_jobs(trace: Path) -> None:
+    plain = json.loads(run(trace, *BASE, "--windows", 2, "--window-jobs", 60, "--loads", "0.2", "--json").stdout)
+    call = (trace, *BASE, "--windows", 2, "--window-jobs", 60, "--loads", "0.2", "--load-by", "thin", "--json")
+    result = run(*call)
+    assert result.exit_code == 0, result.output
+    thinned = json.loads(result.stdout)
+    assert [cell["jobs"] for cell in thinned["cells"]] == [cell["jobs"] for cell in plain["cells"]] == [120, 120]
+    for window in thinned["cells"][0]["by_window"]:
+        assert window["last"] - window["first"] > 60, "counted jobs lie among those left out"
+
+
+def test_max_wait_says_what_it_refuses() -> None:
+    assert "refuses the whole comparison" in " ".join(run("--help").output.split())
 
 
 def test_loads_as_text() -> None:

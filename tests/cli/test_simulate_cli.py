@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from attn_sched import __version__
 from attn_sched.cli import COMMANDS, main
 from attn_sched.errors import InputError
-from attn_sched.evaluation.registry import METRICS
-from attn_sched.evaluation.setup import check_writable, parse_window
+from attn_sched.evaluation.registry import METRICS, TIMING_KEYS
+from attn_sched.evaluation.setup import WorkloadSpec, parse_window
+from attn_sched.files import atomic_write, check_target
 
 THREE = "job_id,submit_time,num_gpus,duration\na,0,2,100\nb,10,4,50\nc,20,1,20\n"
 
@@ -117,7 +118,6 @@ def test_options_reach_the_replay(many: Path) -> None:
 
 
 def test_equal_calls_give_equal_numbers(many: Path) -> None:
-    timing = {"decision_p50_s", "decision_p99_s", "decisions_per_s", "jobs_per_s"}
     call = (
         "simulate",
         many,
@@ -131,7 +131,7 @@ def test_equal_calls_give_equal_numbers(many: Path) -> None:
         4,
     )
     first, second = told(*call), told(*call)
-    assert {k: v for k, v in first.items() if k not in timing} == {k: v for k, v in second.items() if k not in timing}
+    assert {**first, **dict.fromkeys(TIMING_KEYS)} == {**second, **dict.fromkeys(TIMING_KEYS)}
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,18 @@ def test_out_that_is_a_folder_is_refused_before_the_work(three: Path, tmp_path: 
     assert "directory" in refused(
         "simulate", three, "--cluster", "count:4", "--policy", "fifo+first-fit", "--out", tmp_path
     )
-    check_writable(None, "out")
-    with pytest.raises(InputError, match="directory"):
-        check_writable(tmp_path, "out")
+    check_target(None, "out")
+    # Found out in advance is what would be found out in the end.
+    for wrong in (tmp_path, tmp_path / "no" / "x", tmp_path / ("x" * 300)):
+        with pytest.raises(InputError) as early:
+            check_target(wrong)
+        with pytest.raises(InputError) as late, atomic_write(wrong):
+            pass
+        assert str(early.value) == str(late.value)
+    with pytest.raises(InputError, match="field 'out'"):
+        check_target(tmp_path, "out")
+    check_target(tmp_path / "fine", "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["three.csv"]
 
 
 def test_missing_options_and_unknown_commands_are_one_line() -> None:
@@ -256,9 +265,68 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "x.parquet: No space left" in refused("simulate", "x.csv", "--cluster", "count:4", "--policy", "fifo")
 
 
+@pytest.mark.parametrize(
+    ("error", "say"),
+    [
+        (MemoryError(), "not enough memory\n"),
+        (MemoryError("Unable to allocate 8 GiB"), "not enough memory: Unable to allocate 8 GiB"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deep"),
+    ],
+)
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_what_python_runs_out_of_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, command: str, error: Exception, say: str
+) -> None:
+    def run_out(given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"attn_sched.cli.{command}.gather", run_out)
+    names = "--policy" if command == "simulate" else "--policies"
+    assert say in refused(command, "x.csv", "--cluster", "count:4", names, "fifo")
+
+
+def test_options_offer_what_their_owners_take() -> None:
+    from attn_sched import choices
+
+    text = run("simulate", "--help").stdout
+    for words in (choices.USERS, choices.LOAD_BY, choices.LATER, choices.OVERSIZED, choices.CONTENTION):
+        assert f"[{'|'.join(words)}]" in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"estimate": "oracle or history"}, "estimate"),
+        ({"estimate": "lognormal(-1)"}, "estimate"),
+        ({"users": "mine"}, "users"),
+        ({"oversized": "shrink"}, "oversized"),
+        ({"load_by": "magic"}, "load-by"),
+        ({"later": "never"}, "later"),
+        ({"later": "steady", "load_by": "thin"}, "later"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_wrong_specification_is_told_when_it_is_made(wrong: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError, match=f"field '{field}'"):
+        WorkloadSpec(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_thinned_window_counts_all_its_jobs_and_tells_its_load(many: Path) -> None:
+    base = ("simulate", many, "--cluster", "dgx64", "--policy", "sjf+topo-best-fit", "--window", "40:70")
+    values = told(*base, "--load", "0.3", "--load-by", "thin")
+    assert values["jobs"] == 30
+    workload = values["workload"]
+    assert isinstance(workload, dict)
+    off = abs(workload["load_achieved"] - 0.3) > 0.015
+    assert bool(workload["load_note"]) == off
+    assert ("load note" in run(*base, "--load", "0.3", "--load-by", "thin").stdout) == off
+
+
 def test_light_commands_do_not_load_the_engine() -> None:
     code = (
-        "import sys; from attn_sched.cli import main; main(['--help'], standalone_mode=False); "
+        "import sys; from attn_sched.cli import main; "
+        "[main([*command, '--help'], standalone_mode=False) for command in "
+        "([], ['simulate'], ['compare'], ['traces', 'synth'], ['clusters'], ['policies'])]; "
         "heavy = {'numba', 'numpy', 'pyarrow', 'torch', 'ray', 'matplotlib'} & set(sys.modules); "
         "sys.exit(repr(heavy) if heavy else 0)"
     )

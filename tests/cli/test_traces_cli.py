@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from attn_sched.cli.traces import FAMILY_NAMES, traces
+from attn_sched.cli.traces import traces
 from attn_sched.errors import InputError
 from attn_sched.workload import FAMILIES, read_trace
 from tests.workload import samples
@@ -80,7 +80,7 @@ def test_synth(tmp_path: Path) -> None:
     result = run("synth", "--family", "acme", "--jobs", "300", "--seed", "2", "--out", str(out))
     assert "300 jobs (synthetic)" in result.output
     assert len(read_trace(out)) == 300
-    assert FAMILY_NAMES == FAMILIES
+    assert all(family in run("synth", "--help").output for family in FAMILIES)
 
 
 def test_wrong_input_is_left_to_the_top_command(log: Path, tmp_path: Path) -> None:

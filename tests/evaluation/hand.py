@@ -102,6 +102,7 @@ def fifo(
         events=2 * len(jobs),
         engine_s=0.5,
         fragmented_gpu_s=0.0,
+        fragmented_from_s=float(load.submit_s[load.counted].min(initial=np.inf)),
         decision_latency_s=np.empty(0),
     )
     for name, value in changes.items():

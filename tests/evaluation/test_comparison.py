@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_sched.errors import InputError
-from attn_sched.evaluation.comparison import WAIT_GRID_S, ComparisonPlan
-from attn_sched.evaluation.registry import BY_KEY, METRICS
-from attn_sched.evaluation.results import METADATA_KEY, rows, to_arrow, write_results
+from attn_sched.evaluation.comparison import WAIT_GRID_S, Comparison, ComparisonPlan
+from attn_sched.evaluation.registry import BY_KEY, METRICS, TIMING_KEYS
+from attn_sched.evaluation.results import METADATA_KEY, provenance, rows, to_arrow, write_results
+from attn_sched.evaluation.statistics import Estimate
 from attn_sched.evaluation.summary import summary
 from tests.evaluation.hand_comparison import comparison
 
@@ -93,6 +95,51 @@ def test_differences_are_to_the_reference_and_the_best_is_found() -> None:
     assert result.best(None, BY_KEY["jct_mean_s"]) == {"fifo"}
     assert result.best(None, BY_KEY["jobs"]) == set()
     assert result.best(None, BY_KEY["preemptions"]) == set(), "all equal: no best"
+
+
+def test_the_fastest_on_this_machine_is_not_called_the_best() -> None:
+    result = comparison()
+    values = iter((1.0, 2.0) * len(TIMING_KEYS))
+    for key in sorted(TIMING_KEYS):
+        for cell in result.cells:
+            cell.estimates[key] = Estimate(next(values))
+        assert result.best(None, BY_KEY[key]) == set()
+
+
+def placed(bounds: list[tuple[int, int]], **info: object) -> Comparison:
+    """A comparison whose windows count these jobs."""
+    result = comparison(windows=len(bounds))
+    cells = []
+    for cell in result.cells:
+        windows = (
+            replace(window, bounds=place, info={**window.info, "window": {"warmup": min(40, place[0])}, **info})
+            for window, place in zip(cell.windows, bounds, strict=True)
+        )
+        cells.append(replace(cell, windows=tuple(windows)))
+    return replace(result, cells=tuple(cells))
+
+
+def test_overlapping_windows_are_told() -> None:
+    apart, overlapping = placed([(40, 80), (80, 120)]), placed([(40, 80), (79, 119)])
+    assert not apart.windows_overlap and apart.caveats == []
+    assert overlapping.windows_overlap
+    assert overlapping.caveats == ["windows overlap: intervals are too narrow"]
+    assert provenance(overlapping)["windows_overlap"] is True and provenance(apart)["windows_overlap"] is False
+    assert provenance(overlapping)["caveats"] == overlapping.caveats
+    assert not comparison(windows=None).windows_overlap
+
+
+def test_a_short_warm_up_is_told() -> None:
+    assert placed([(8, 48), (48, 88)]).caveats == ["the first window warms up with 8 jobs instead of 40"]
+    few = placed([(0, 40), (10, 50), (60, 100)]).caveats
+    assert "the first 2 windows warm up with 0 to 10 jobs instead of 40" in few
+
+
+def test_a_missed_load_is_told() -> None:
+    result = placed([(40, 80), (80, 120)], load_note="missed", load_achieved=0.61)
+    plan = replace(result.plan, loads=(0.5,))
+    result = replace(result, plan=plan, cells=tuple(replace(cell, load=0.5) for cell in result.cells))
+    assert result.caveats == ["load 0.5 is missed by more than 5 % in 2 of 2 windows: 0.61 to 0.61 is offered"]
 
 
 def test_the_distribution_of_waits_counts_all_windows() -> None:

@@ -170,6 +170,16 @@ def test_starved_jobs_and_fragmentation() -> None:
     assert evaluate(schedule)["fragmentation"] == pytest.approx(0.5)
 
 
+def test_fragmentation_spans_the_counted_jobs() -> None:
+    # Counted from the arrival at 10 s to the last counted finish at 170 s, on 4 GPUs.
+    schedule = fifo(THREE, counted=[False, True, True], fragmented_gpu_s=320.0)
+    assert schedule.fragmented_from_s == 10
+    assert evaluate(schedule)["fragmentation"] == pytest.approx(320 / (4 * 160))
+    # An uncounted job that ends later does not stretch the span.
+    longer = fifo([*THREE, (30.0, 5000.0, 1, 0)], counted=[True, True, True, False], fragmented_gpu_s=340.0)
+    assert evaluate(longer)["fragmentation"] == pytest.approx(0.5)
+
+
 def test_decision_latency_percentiles() -> None:
     values = evaluate(fifo(THREE, decision_latency_s=np.linspace(0, 1, 101)))
     assert values["decision_p50_s"] == pytest.approx(0.5)
@@ -246,6 +256,20 @@ def test_any_schedule_gives_finite_numbers_in_range(jobs: list[tuple[float, floa
     )
     if values["allocated_utilisation"] is not None:
         assert value(values, "useful_utilisation") <= value(values, "allocated_utilisation") + 1e-12 <= 1 + 1e-9
+
+
+def test_floors_are_those_of_the_engine() -> None:
+    from attn_sched.simulator import layout
+
+    jobs = counted_outcomes(fifo([(0.0, 0.25, 1, 0), (0.0, 0.25, 4, 1)]))
+    np.testing.assert_allclose(jobs.rho[0], 0.25 / layout.MIN_ESTIMATE)
+    slow = counted_outcomes(fifo([(0.0, 60.0, 4, 0), (0.0, 1.0, 4, 1)]))
+    assert slow.bounded_slowdown[1] == pytest.approx(61 / layout.SLOWDOWN_FLOOR)
+
+
+def test_definitions_say_what_is_measured() -> None:
+    assert "suspension" not in BY_KEY["restarts"].definition and "failure" in BY_KEY["restarts"].definition
+    assert "event" in BY_KEY["decision_p50_s"].definition and "Python" in BY_KEY["decision_p50_s"].definition
 
 
 def test_every_metric_is_documented() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -18,6 +19,7 @@ from attn_sched.evaluation.charts import pareto
 from attn_sched.evaluation.comparison import Comparison
 from attn_sched.evaluation.formatting import (
     DASH,
+    MAIN_FACTS,
     MINUS,
     describe_info,
     format_change,
@@ -29,6 +31,7 @@ from attn_sched.evaluation.formatting import (
 from attn_sched.evaluation.gantt import BINS, ROWS, gantt_of
 from attn_sched.evaluation.gantt_chart import png, size_class
 from attn_sched.evaluation.report import render, write_report
+from attn_sched.evaluation.setup import WorkloadSpec
 from attn_sched.evaluation.svg import Scale, ticks
 from tests.evaluation.hand import fifo, pool
 from tests.evaluation.hand_comparison import comparison, jobs
@@ -149,6 +152,24 @@ def test_whole_trace_many_policies_and_no_segments() -> None:
     assert "Load as recorded" in text
 
 
+def test_caveats_are_told_where_they_cannot_be_missed() -> None:
+    result = comparison()
+    assert "too narrow" not in render(result, now=NOW)
+    result.__dict__["caveats"] = ["windows overlap: intervals are too narrow"]
+    whole = render(result, now=NOW)
+    assert "Windows overlap: intervals are too narrow." in " ".join(checked(whole).text)
+    assert whole.index("too narrow") < whole.index("<main>")
+
+
+def test_a_thinned_window_is_not_passed_off_as_all_its_jobs() -> None:
+    result = comparison(loads=(0.7,))
+    whole = " ".join(checked(render(result, now=NOW)).text)
+    assert "Jobs 0 to 39 of the trace, offered load 0.7" in whole
+    plan = replace(result.plan, workload=WorkloadSpec(load_by="thin"))
+    whole = " ".join(checked(render(replace(result, plan=plan), now=NOW)).text)
+    assert "Jobs 0 to 39 of the trace, as far as thinning left them, offered load 0.7" in whole
+
+
 def test_one_policy_and_one_window() -> None:
     checked(render(comparison(("fifo",), windows=1), now=NOW))
 
@@ -264,3 +285,5 @@ def test_facts_of_a_workload_in_words() -> None:
     }
     assert describe_info(info) == ["left out: no end: 1,200", "restart cost: 2 s", "comm: off", "window: first: 1"]
     assert describe_info(info, ("comm",)) == ["comm: off"]
+    told = describe_info({"users": "per-job", "load_note": "0.4 is offered, 0.5 was asked for"}, MAIN_FACTS)
+    assert told == ["users: per-job", "load note: 0.4 is offered, 0.5 was asked for"]

@@ -15,7 +15,7 @@ from attn_sched.simulator.loop import run
 from attn_sched.simulator.preemption import preemptive_key
 from attn_sched.simulator.selection import dynamic_key
 from attn_sched.workload import Workload
-from tests.reference.shapes import count_cluster, make_jobs
+from tests.reference.shapes import Group, Island, count_cluster, make_cluster, make_jobs, node_cluster
 
 OFF = SimOptions(comm=False)
 
@@ -100,12 +100,15 @@ def test_short_jobs_count_as_one_second() -> None:
     assert function(short, stream(0, "x"))[[A, B, C]].tolist() == [2, 4, 3]
 
 
-def test_qssf_learns_from_the_users_history() -> None:
-    """Mean duration of the user's jobs that have ended by then, times GPUs; of all users' before there is one."""
-    jobs = make_jobs([0, 0, 10, 10, 10], [4, 8, 1, 1, 1], [1, 1, 2, 3, 1], user=[0, 1, 0, 1, 2])
-    function = parse_policy("qssf").ordering.keys
-    assert function is not None
-    assert function(jobs, stream(0, "x"))[2:].tolist() == [2 * 4, 3 * 8, 6]
+def test_qssf_learns_from_jobs_that_have_ended() -> None:
+    """Mean running time of the user's jobs that have ended, times GPUs; of all users' before there is one.
+
+    The fourth job of user 0 is still running when the others arrive: what it will take is nobody's to know.
+    """
+    jobs = make_jobs([0, 5, 6, 20, 20, 20], [4, 8, 99, 1, 1, 1], [1, 1, 1, 2, 3, 1], user=[0, 1, 0, 0, 1, 2])
+    engine = Engine(count_cluster(8), [jobs], parse_policy("qssf").engine_rule(), OFF)
+    engine.run()
+    assert engine.view(0).jf[:, at.KEY].tolist() == [3600, 4, 4, 2 * 4, 3 * 8, 6]
 
 
 def test_random_is_seeded() -> None:
@@ -212,6 +215,35 @@ def test_themis() -> None:
     assert schedule.preemptions.tolist() == [1, 0]
 
 
+def test_themis_leases_are_renewed() -> None:
+    """A lease that lapsed while nobody waited is bid for anew when somebody does, and again a lease later.
+
+    At 1,300 s the newcomer's ratio is 100 / 200, the old job's about 1: it keeps its GPUs until 2,500 s.
+    """
+    jobs = make_jobs([0, 1300], [50_000, 100], [4, 4], user=[0, 1])
+    schedule = simulate(jobs, count_cluster(4), "themis-like", OFF)
+    assert schedule.start_s.tolist() == [0, 2500]
+    assert schedule.finish_s.tolist() == [50_100, 2600]
+
+
+def test_nothing_is_suspended_in_vain() -> None:
+    """Two nodes of 2: by counts the gang of 2 should run in place of the first job, but that would not empty a node."""
+    jobs = make_jobs([0, 1, 2, 5], [100, 80, 90, 10], [1, 1, 1, 2])
+    schedule = simulate(jobs, node_cluster(2, 2), "srtf+best-fit", OFF)
+    assert schedule.start_s.tolist() == [0, 1, 2, 92]
+    assert schedule.preemptions.sum() == 0
+
+
+def test_a_job_suspended_on_one_type_goes_on_on_another() -> None:
+    """Two GPUs of each of two types; the better ranked job can only use the first, where the other is running."""
+    cluster = make_cluster(Group((Island(2, 0, 1e9), Island(2, 1, 1e9))), ("A", "B"))
+    jobs = make_jobs([0, 10], [100, 20], [2, 2], gpu_type=[-1, 0], gpu_type_names=("A",))
+    schedule = simulate(jobs, cluster, "srtf", OFF)
+    assert schedule.start_s.tolist() == [0, 10]
+    assert schedule.finish_s.tolist() == [100, 30]
+    assert schedule.preemptions.tolist() == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("order", "keys"),
     [
@@ -234,5 +266,6 @@ def test_preemptive_keys(order: str, keys: list[float]) -> None:
     w.jf[:, at.KEY] = jobs.submit_s
     assert run(w, 4) == -1
     w.ci[at.PREEMPT] = parse_policy(order).engine_rule().preempt
+    w.jf[0, at.DEADLINE] = 1200  # the end of its lease
     assert w.sf[at.NOW] == 9
     np.testing.assert_allclose([preemptive_key(w, job) for job in (0, 2, 3)], keys, rtol=1e-13)

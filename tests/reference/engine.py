@@ -135,6 +135,12 @@ class Scheduler:
             return False
         return self.guard_shadow is None or self.ends_before(job, self.guard_shadow)
 
+    def shadow_of_pick(self, job: Job) -> float:
+        """What backfilling must respect: when the job picked will fit, or until when it is held though it fits."""
+        if self.m.placer.fits(job, self.m.free) and self.held(job):
+            return self.patience_end(job)
+        return self.shadow(job)
+
     def shadow(self, job: Job) -> float:
         """When ``job`` will fit, as running jobs are expected to end; inf if never."""
         m = self.m
@@ -207,7 +213,7 @@ class Scheduler:
                 if not m.waiting:
                     return
                 self.pick = self.best_keyed(list(m.waiting.values())).index
-                self.pick_shadow = self.shadow(m.waiting[self.pick]) if self.queueing == "easy" else math.inf
+                self.pick_shadow = self.shadow_of_pick(m.waiting[self.pick]) if self.queueing == "easy" else math.inf
             if self.eligible(m.waiting[self.pick]):
                 self.start(m.waiting[self.pick])
                 continue

@@ -62,7 +62,7 @@ class PreemptiveScheduler:
         return max(0.0, left) * (1 if self.order == "srtf" else job.gpus)
 
     def decide(self) -> None:
-        """Sort, choose greedily by GPU counts, suspend, then place the newly chosen in order."""
+        """Sort, choose greedily by GPU counts, place the newly chosen in order, suspending what is in their way."""
         m = self.m
         keys = {job.index: self.key(job) for job in self.live}
         self.live.sort(key=lambda job: keys[job.index])
@@ -72,22 +72,48 @@ class PreemptiveScheduler:
             if keys[a.index] == keys[b.index] and any(run.ever_slowed for run in runs):
                 m.calls.tie()
         budget = [m.tree.count(m.tree.root, m.tree.size, k) for k in range(len(m.tree.gpu_types))]
-        chosen: list[tuple[Job, int]] = []
+        chosen: dict[int, int] = {}  # job: GPU type, for the jobs that should run
         for job in self.live:
             kinds = list(job.kinds)
-            if job.index in m.running:  # it stays where it is or stops
-                kinds = [m.tree.island_type[next(iter(m.running[job.index].placement))]]
+            if job.index in m.running:  # it stays where it is, if it can
+                kinds.insert(0, self.kind_of(job.index))
             kind = next((k for k in kinds if budget[k] >= job.gpus), None)
             if kind is not None:
                 budget[kind] -= job.gpus
-                chosen.append((job, kind))
-        staying = {job.index for job, _ in chosen}
-        for j in sorted(set(m.running) - staying):
-            self.suspend(j)
-        for job, kind in chosen:
-            if job.index in m.waiting and kind in m.placer.feasible_kinds(job, m.free):
+                chosen[job.index] = kind
+        for job in self.live:
+            kind = chosen.get(job.index)
+            if kind is None or (job.index in m.running and self.kind_of(job.index) == kind):
+                continue
+            if self.make_room(job, kind, chosen):
+                if job.index in m.running:
+                    self.suspend(job.index)
                 self.resume(job, kind)
+        for job in self.live:
+            if job.index in m.waiting and (kinds := m.placer.feasible_kinds(job, m.free)):
+                self.resume(job, kinds[0])
         m.refresh()
+
+    def kind_of(self, j: int) -> int:
+        """GPU type that running job ``j`` is on."""
+        return int(self.m.tree.island_type[next(iter(self.m.running[j].placement))])
+
+    def make_room(self, job: Job, kind: int, chosen: dict[int, int]) -> bool:
+        """Suspend running jobs that should not run on this type, last ranked first; none if that would not do."""
+        m = self.m
+        victims = [j.index for j in reversed(self.live) if j.index in m.running and self.kind_of(j.index) == kind]
+        victims = [j for j in victims if chosen.get(j) != kind]
+        free = list(m.free)
+        for j in victims:
+            for island, count in m.running[j].placement.items():
+                free[island] += count
+        if kind not in m.placer.feasible_kinds(job, free):
+            return False
+        for j in victims:
+            if kind in m.placer.feasible_kinds(job, m.free):
+                break
+            self.suspend(j)
+        return True
 
     def suspend(self, j: int) -> None:
         """Job ``j`` goes back to the queue with what it has done."""

@@ -84,6 +84,6 @@ def test_preemptive(instance: Instance) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=5000, deadline=None)
-@given(instances(max_jobs=20))
+@given(instances(max_jobs=20) | instances(preemptive=True, types=1, max_jobs=20))
 def test_at_length(instance: Instance) -> None:
     check(instance)

@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from attn_sched.policies import replay as policies_replay
 from attn_sched.policies import simulate
 from attn_sched.simulator import layout as at
+from tests.reference.comm import Comm
+from tests.reference.job import CloseCalls, read_jobs
+from tests.reference.placement import Placer
 from tests.reference.shapes import count_cluster
+from tests.reference.tree import Tree
 from tests.simulator.checks import check_all, check_gpus, ended
 from tests.simulator.drawn import Replay, down_times, replays, runs_of
 
@@ -105,15 +109,13 @@ def test_relabelling(replay: Replay) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    replays(queueings=("skip",), placements=COUNTED, guard=False)
-    | replays(preemptive=True, placements=COUNTED, types=1)
-)
+@given(replays(queueings=("skip",), guard=False) | replays(preemptive=True))
 def test_no_job_waits_without_need(replay: Replay) -> None:
-    """With ``skip`` (and under preemptive rules), while a job waits that fits, it is held and its patience is not over.
-
-    Not so for preemptive rules on several GPU types: a job suspended on one moves to another at the next event only.
-    """
+    """With ``skip`` and under preemptive rules, a job that waits while it fits is held, its patience not over."""
+    tree = Tree(replay.cluster)
+    rule = "best-fit" if "best-fit" in replay.policy.split("+") else "first-fit"
+    placer = Placer(tree, rule, Comm(tree), CloseCalls())
+    known = read_jobs(replay.jobs, tree)
     schedule, w = replay.run()
     cluster, jobs = replay.cluster, replay.jobs
     runs = runs_of(schedule)
@@ -132,15 +134,13 @@ def test_no_job_waits_without_need(replay: Replay) -> None:
         for island in {i for i, since, until in downs if since <= begin and until >= end}:
             free[island] = 0
         assert (free >= 0).all()
-        by_type = np.bincount(cluster.island_type, free, len(cluster.gpu_types))
         running = {run.job for run in runs if run.start <= begin and run.end >= end}
         for j in range(len(jobs)):
             if j in running or not (jobs.submit_s[j] <= begin and ended(w)[j] >= end and over[j] <= begin):
                 continue
-            wish = int(jobs.gpu_type[j])
-            named = jobs.gpu_type_names[wish].split("|") if cluster.typed and wish >= 0 else cluster.gpu_types
-            room = max(n for n, kind in zip(by_type, cluster.gpu_types, strict=True) if kind in named)
-            assert room < jobs.num_gpus[j], f"job {j} waits from {begin} to {end} with {room} GPUs free"
+            assert not placer.fits(known[j], free.tolist()), (
+                f"job {j} waits from {begin} to {end} with {free} GPUs free"
+            )
 
 
 @settings(max_examples=200, deadline=None)

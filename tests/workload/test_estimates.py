@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_sched.errors import InputError
-from attn_sched.workload import build_workload, read_trace, with_estimates
+from attn_sched.workload import build_workload, check_estimate, read_trace, with_estimates
 from attn_sched.workload.estimates import FIRST_GUESS_S, history
 from tests.shared_traces import shared_traces
 from tests.workload.make import make_trace, make_workload
@@ -84,8 +84,35 @@ def test_history_equals_the_definition(jobs: list[tuple[int, int, str]]) -> None
 
 @pytest.mark.parametrize(
     "spec",
-    ["", "exact", "lognormal", "lognormal()", "lognormal(-1)", "lognormal(1e9)", "lognormal(e)", "lognormal(1.2.3)"],
+    [
+        "",
+        "exact",
+        "lognormal",
+        "lognormal()",
+        "lognormal(-1)",
+        "lognormal(1e9)",
+        "lognormal(e)",
+        "lognormal(1.2.3)",
+        "lognormal(SIGMA)",
+        "oracle(1)",
+        "requested or history",
+    ],
 )
 def test_unknown(spec: str) -> None:
     with pytest.raises(InputError, match=r"field 'estimate'.*expected .*(oracle|such as lognormal)"):
         with_estimates(make_workload([0], [1]), spec)
+    with pytest.raises(InputError, match="field 'estimate'"):
+        check_estimate(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("oracle", ("oracle", 0)),
+        (" history ", ("history", 0)),
+        ("requested", ("requested", 0)),
+        ("lognormal( 0.5 )", ("lognormal", 0.5)),
+    ],
+)
+def test_specifications_taken_apart(spec: str, parts: tuple[str, float]) -> None:
+    assert check_estimate(spec) == parts

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attn_sched.errors import InputError
-from attn_sched.workload import FAMILIES, Trace, build_workload, offered_load, read_trace, scale_load, synth
-from attn_sched.workload.synthetic import load_family
+from attn_sched.workload import FAMILIES, Trace, build_workload, offered_load, read_trace, scale_load, synth, synthetic
+from attn_sched.workload.synthetic import Family, load_family
 from tests.shared_traces import shared_traces
 
 JOBS = 100_000
 # Relative tolerances. Medians and 90th percentiles sit where there is much mass; means and GPU time hang on the tail.
 TOLERANCE = {"median_s": 0.05, "p90_s": 0.08, "mean_s": 0.10, "mean_gpus": 0.06, "gpu_s_per_job": 0.15}
 MIX_TOLERANCE = 0.015  # absolute, on the share of jobs of each size
-HOUR_TOLERANCE = 0.15  # absolute, on the rate of an hour over the mean rate
+# Of a profile's largest deviation from a flat one: an hour or weekday may be off by so much. A flat log is off by all.
+PROFILE_TOLERANCE = 0.45
+WEEKS = 120  # so many that the random level of each day averages out
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -68,12 +71,35 @@ def test_gpu_mix(made: tuple[str, Trace]) -> None:
 def test_rhythm(made: tuple[str, Trace]) -> None:
     name, trace = made
     family = load_family(name)
-    seconds = local_seconds(trace)
-    days = seconds[-1] / 86_400
-    np.testing.assert_allclose(hour_profile(seconds, 20), family.hourly, atol=HOUR_TOLERANCE + 3 / math.sqrt(days))
-    assert len(trace) / days == pytest.approx(family.jobs_per_day, rel=0.25)
-    by_weekday = np.bincount((seconds // 86_400 % 7).astype(int), minlength=7) / len(trace) * 7
-    assert by_weekday == pytest.approx(family.weekly, abs=4 * family.day_cv / math.sqrt(days / 7))
+    assert len(trace) / (local_seconds(trace)[-1] / 86_400) == pytest.approx(family.jobs_per_day, rel=0.25)
+
+
+def profiles(monkeypatch: pytest.MonkeyPatch, family: Family) -> tuple[np.ndarray, np.ndarray]:
+    """Rates by hour and by weekday over their means, of logs of many weeks."""
+    monkeypatch.setattr(synthetic, "load_family", lambda name: family)
+    hours, weekdays = [], []
+    for seed in range(3):
+        seconds = local_seconds(synth(family.name, round(WEEKS * 7 * family.jobs_per_day / 3), seed))
+        hours.append(hour_profile(seconds, 20))
+        whole = seconds[seconds < seconds[-1] // (7 * 86_400) * 7 * 86_400]
+        weekdays.append(np.bincount((whole // 86_400 % 7).astype(int), minlength=7) / len(whole) * 7)
+    return np.mean(hours, axis=0), np.mean(weekdays, axis=0)
+
+
+def like(found: np.ndarray, profile: np.ndarray) -> bool:
+    return bool(np.abs(found - profile).max() <= PROFILE_TOLERANCE * np.abs(profile - 1).max())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_profiles_of_day_and_week(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The rate does not touch the profiles: 400 jobs a day make as many weeks with fewer jobs.
+    family = replace(load_family(name), jobs_per_day=400.0)
+    hours, weekdays = profiles(monkeypatch, family)
+    assert like(hours, family.hourly) and like(weekdays, family.weekly)
+    flat = replace(family, hourly=np.ones(24), weekly=np.ones(7))
+    hours, weekdays = profiles(monkeypatch, flat)
+    assert not like(hours, family.hourly) and not like(weekdays, family.weekly)
+    assert not like(np.ones(24), family.hourly) and not like(np.ones(7), family.weekly)
 
 
 def test_bursts(made: tuple[str, Trace]) -> None:

@@ -39,13 +39,13 @@ def test_top_five_percent_hold_about_half(family: str, tolerance: float) -> None
     # A single job can hold several per cent of the GPU time, and none is split between users.
     w = build_workload(synth(family, 50_000, 1), users="synthetic", seed=5)
     assert top_share(w.gpu_seconds, w.user, len(w.user_names)) == pytest.approx(0.5, abs=tolerance)
-    assert w.info["users"] == w.info["fairness_users"] == "synthetic"
+    assert w.info["users"] == "synthetic"
 
 
 def test_a_log_without_users_gets_synthetic_ones_and_says_so() -> None:
     w = build_workload(read_trace(shared_traces() / "helios-venus-gpu" / "helios_trace_mar18_jun30.csv"))
-    assert w.info["fairness_users"] == "synthetic (the trace names no users)"
-    assert w.info["users_synthetic"] is True
+    assert w.info["users"] == "synthetic (the trace names no users)"
+    assert [key for key in w.info if "user" in key] == ["user", "users"], "one fact, once"
     assert top_share(w.gpu_seconds, w.user, len(w.user_names)) == pytest.approx(0.5, abs=0.02)
     assert 200 < len(w.user_names) < 300
 
@@ -63,7 +63,7 @@ def test_per_job_and_back() -> None:
     assert w.user_names == ("0", "1", "2")
     back = with_users(w, "trace")
     assert (back.user.tolist(), back.user_names) == ([1, 0, 1], ("a", "b"))
-    assert back.info["users_synthetic"] is False
+    assert (w.info["users"], back.info["users"]) == ("per-job", "trace")
 
 
 def test_unknown() -> None:

@@ -20,6 +20,7 @@ from attn_sched.workload import (
     scale_load,
     split,
     synth,
+    thin_window,
     window,
 )
 from tests.shared_traces import shared_traces
@@ -164,9 +165,8 @@ class TestLoad:
         work, span = w.gpu_seconds[0:40].sum(), 39.0
         factor = work / (4 * span) / 0.8
         np.testing.assert_allclose(scaled.submit_s, part.submit_s * factor)
-        thin = scale_load(part, 4, scaled.info["load_before"] / 2, by="thin")
-        assert 0 < thin.counted.sum() < 20
-        assert len(thin) < 80
+        with pytest.raises(InputError, match="a thinned window counts fewer jobs"):
+            scale_load(part, 4, scaled.info["load_before"] / 2, by="thin")
 
     def test_cancellations_move_along(self) -> None:
         w = make_workload([0, 50, 100], [10, 20, 30]).replace(cancel_s=np.array([np.inf, 55.0, np.inf]))
@@ -194,6 +194,82 @@ class TestLoad:
             scale_load(make_workload([0, 5], [0, 0]), 1, 0.5)
         with pytest.raises(InputError, match="there is no job"):
             scale_load(make_workload([0, 5], [0, 0]).select(np.array([], dtype=int)), 1, 0.5)
+
+    def test_a_load_missed_is_noted(self) -> None:
+        w = make_workload([0, 10, 20, 30], [100, 1, 1, 100])
+        assert scale_load(w, 10, 0.3).info["load_note"] is None
+        # The two that stay offer 200 / 300 already.
+        missed = scale_load(w, 10, 0.3, by="thin")
+        assert missed.info["load_note"] == "0.6667 is offered, 0.3 was asked for"
+
+
+@pytest.fixture(scope="module")
+def log() -> Workload:
+    return build_workload(synth("philly", 20_000, 3))
+
+
+class TestThinnedWindow:
+    GPUS = 64
+
+    @pytest.mark.parametrize(("first", "last"), [(256, 512), (9_000, 9_256), (19_744, 20_000), (0, 256)])
+    @pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+    def test_it_counts_as_many_jobs_at_the_load(self, log: Workload, first: int, last: int, share: float) -> None:
+        before = window(log, first, last)
+        load = offered_load(before, self.GPUS) * share
+        part = thin_window(log, first, last, self.GPUS, load, seed=2)
+        assert int(part.counted.sum()) == last - first
+        counted = np.flatnonzero(part.counted)
+        assert (np.diff(counted) == 1).all()
+        assert counted[0] == min(first, 256), "the warm-up is as long as before"
+        achieved = offered_load(part, self.GPUS)
+        assert part.info["load_achieved"] == achieved
+        assert part.info["load_before"] == pytest.approx(offered_load(before, self.GPUS))
+        told = part.info["load_note"]
+        assert (told is None) == (abs(achieved - load) <= 0.05 * load)
+        if told is None:
+            assert achieved == pytest.approx(load, rel=0.05)
+        # Nothing but leaving jobs out.
+        position = {job: k for k, job in enumerate(log.job_id)}
+        at = np.array([position[job] for job in part.job_id])
+        assert (np.diff(at) > 0).all()
+        np.testing.assert_array_equal(part.submit_s, log.submit_s[at])
+        place = part.info["window"]
+        assert (place["first"], place["last"]) == (at[counted[0]], at[counted[-1]] + 1)
+
+    def test_most_windows_reach_the_load(self, log: Workload) -> None:
+        reached = 0
+        for first in range(512, 19_000, 2_000):
+            load = offered_load(window(log, first, first + 256), self.GPUS) / 2
+            part = thin_window(log, first, first + 256, self.GPUS, load)
+            reached += part.info["load_note"] is None
+        assert reached >= 8, "of 10; a single job may weigh more than 5 %"
+
+    def test_all_jobs_give_the_plain_window(self, log: Workload) -> None:
+        plain = window(log, 4_000, 4_256)
+        part = thin_window(log, 4_000, 4_256, self.GPUS, offered_load(plain, self.GPUS) * (1 - 1e-12))
+        assert part.job_id.tolist() == plain.job_id.tolist()
+        assert part.info["window"] == plain.info["window"]
+
+    def test_seeded(self, log: Workload) -> None:
+        load = offered_load(window(log, 5_000, 5_100), 8) / 3
+        one, same, other = (thin_window(log, 5_000, 5_100, 8, load, seed=seed).job_id.tolist() for seed in (1, 1, 2))
+        assert one == same != other
+
+    def test_refusals(self, log: Workload) -> None:
+        load = offered_load(window(log, 5_000, 5_100), 8)
+        with pytest.raises(InputError, match="thinning cannot raise the load"):
+            thin_window(log, 5_000, 5_100, 8, load * 1.01)
+        with pytest.raises(InputError, match="no load"):
+            thin_window(log, 5_000, 5_100, 8, 0.0)
+        with pytest.raises(InputError, match="is no window"):
+            thin_window(log, 19_950, 20_050, 8, load)
+
+    def test_the_smallest_logs(self) -> None:
+        w = make_workload([0, 10, 20], [5, 5, 5])
+        part = thin_window(w, 0, 3, 1, 0.2, warmup=0)
+        assert len(part) == 3 and part.info["load_note"] is not None
+        alone = thin_window(make_workload([0, 10, 20, 30], [5, 9, 5, 9]), 1, 2, 1, 0.5)
+        assert alone.counted.sum() == 1
 
 
 class TestWindow:
