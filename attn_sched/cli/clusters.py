@@ -104,9 +104,8 @@ def _print(cluster: Cluster) -> None:
     console.print(f"{plural(cluster.num_gpus, 'GPU')}, {plural(nodes, 'node')}; placement unit: {unit}")
     console.print(table)
     bisection = cluster.bisection_bandwidth()
-    console.print(
-        f"bisection bandwidth: {bandwidth_text((bisection, bisection))} per direction, between halves of whole nodes"
-    )
+    between = f"{bandwidth_text((bisection, bisection))} per direction, between halves of whole nodes"
+    console.print(f"bisection bandwidth: {'not worked out for so many nodes' if math.isnan(bisection) else between}")
     if cluster.typed:
         kinds = ", ".join(f"{plural(gpus, 'GPU')} of {escape(kind)}" for kind, gpus in _by_type(cluster).items())
         console.print(f"GPU types: {kinds}")
@@ -123,8 +122,8 @@ def _by_type(cluster: Cluster) -> dict[str, int]:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity: unlimited is null."""
-    return None if math.isinf(value) else value
+    """JSON has no infinity: unlimited is null, and so is what is not known."""
+    return value if math.isfinite(value) else None
 
 
 def _json_head(cluster: Cluster) -> dict[str, Any]:

@@ -101,12 +101,15 @@ def _with_uplink(table: NDArray[np.float64], capacity: float) -> NDArray[np.floa
     return np.minimum(table, table[::-1] + capacity)
 
 
+BISECTION_PARTS = 50_000  # in units of the nodes' greatest common divisor; a few seconds
+
+
 def bisection_bandwidth(cluster: Cluster) -> float:
     """The least capacity of links whose cut parts the cluster in two halves, bytes/s per direction; inf without limits.
 
     The halves are made of whole nodes and are as equal in GPUs as whole nodes allow. A cluster of one node is halved by
     islands, one of a single island by GPUs. Exact, by the usual dynamic programme for the least bisection of a tree,
-    whose time grows with the square of the number of nodes at worst.
+    whose time grows with the square of the number of nodes at worst: nan beyond ``BISECTION_PARTS``.
     """
     base = cluster.node_level
     if len(cluster.vertices(base)) == 1:
@@ -116,6 +119,8 @@ def bisection_bandwidth(cluster: Cluster) -> float:
     ids = cluster.vertices(base)
     unit = int(np.gcd.reduce(cluster.gpus[ids.start : ids.stop]))
     total = cluster.num_gpus // unit
+    if total > BISECTION_PARTS:
+        return math.nan
     half = _nearest_to_half(cluster.gpus[ids.start : ids.stop] // unit)
     tables: dict[int, NDArray[np.float64]] = {}
     shared: dict[tuple, NDArray[np.float64]] = {}  # alike subtrees are worked out once

@@ -14,8 +14,8 @@ from attn_sched.errors import InputError
 
 GB = 1e9  # bytes; network figures are decimal
 
-MAX_VERTICES = 5_000_000  # of one cluster: a slip in a count should end in a message, not in swap
-MAX_GPUS = 2**31 - 1  # GPU ids are int32
+MAX_VERTICES = 500_000  # of one cluster: a slip in a count should end in a message, not in swap
+MAX_GPUS = 100_000_000  # GPU ids are int32, and no data centre holds as many
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,12 @@ class ComparisonPlan:
                 field="window-jobs",
                 expected=f"at most {jobs:,}",
             )
+        if self.windows > last + 1:
+            raise InputError(
+                f"{self.windows:,} different windows of {size} jobs do not fit a workload of {jobs:,}",
+                field="windows",
+                expected=f"at most {last + 1:,}",
+            )
         # The first window leaves room for its warm-up unless that would push the windows into one another.
         first = min(self.wanted_warmup, max(0, last - size * (self.windows - 1)))
         starts = np.linspace(first, last, self.windows) if self.windows > 1 else np.array([(first + last) / 2])

@@ -117,3 +117,11 @@ def test_ancestors() -> None:
     for level in (0, 4, -1):
         with pytest.raises(ValueError):
             cluster.ancestor(level)
+
+
+def test_absurd_counts_end_in_a_message_and_huge_ones_at_once() -> None:
+    with pytest.raises(InputError, match="expected a smaller count"):
+        load_cluster("nodes:1000000x1000")
+    with pytest.raises(InputError, match="at most 100000000"):
+        load_cluster("nodes:100000x100000")
+    assert math.isnan(load_cluster("nodes:60000x8").bisection_bandwidth())
