@@ -15,10 +15,11 @@ from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
 from attn_sched.simulator.fitting import best_path, best_slowdown, job_fits, placed_slowdown
 from attn_sched.simulator.layout import I8
-from attn_sched.simulator.placement import choose_type, fits, split
+from attn_sched.simulator.placement import choose_type, fits
 from attn_sched.simulator.placing import merge_picks, place
 from attn_sched.simulator.preemption import reschedule
 from attn_sched.simulator.selection import guard_limit, next_start
+from attn_sched.simulator.splitting import split
 from attn_sched.simulator.state import World, world_at
 from attn_sched.simulator.waiting import window_jobs
 
