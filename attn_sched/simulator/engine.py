@@ -77,7 +77,7 @@ class Engine:
                     f"{cluster.name} can never place job {workload.job_id[job]} ({workload.num_gpus[job]} GPUs) so",
                     file=workload.name,
                     field="num_gpus",
-                    expected="a placement rule that splits gangs, such as topo-best-fit, or --oversized clip",
+                    expected="a placement rule that splits gangs, such as topo-best-fit, or a trace without that job",
                 )
         level = max(1, cluster.unit_level)
         lo, hi = int(cluster.level_off[level]), int(cluster.level_off[level + 1])
