@@ -60,8 +60,12 @@ def list_clusters(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_cluster(name: str, png: str | None, as_json: bool) -> None:
     """Levels, links and bisection bandwidth of NAME: a preset, count:N, nodes:AxB or a YAML file."""
+    from attn_sched.cli.replay_options import check_png_name
     from attn_sched.cluster import load_cluster
+    from attn_sched.files import check_outputs
 
+    check_outputs({"png": png}, {"the description of the cluster": name})
+    check_png_name(png)
     cluster = load_cluster(name)
     if png is not None:
         from attn_sched.cluster.drawing import draw_cluster

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from attn_sched.cli.replay_options import check_trace, command_line, gather, replay_options
+from attn_sched.cli.replay_options import (
+    check_files,
+    check_png_name,
+    check_policy_name,
+    command_line,
+    gather,
+    replay_options,
+)
 from attn_sched.errors import InputError
-from attn_sched.evaluation.setup import check_load, kept_workload
-from attn_sched.files import check_target
+from attn_sched.evaluation.setup import WINDOW_JOBS, check_load, kept_workload
 from attn_sched.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--policies", required=True, metavar="P1,P2,..", help="Policies, the first being the reference.")
 @click.option("--loads", metavar="R1,R2,..", help="Offered loads to scale to [default: as recorded].")
 @click.option("--windows", type=int, metavar="N", help="Count N windows of the trace [default: the whole trace, once].")
-@click.option("--window-jobs", type=int, default=256, show_default=True, metavar="K", help="Jobs a window counts.")
+@click.option("--window-jobs", type=int, metavar="K", help=f"Jobs a window counts [default: {WINDOW_JOBS}].")
 @click.option("--reference", metavar="P", help="Policy that differences are taken to [default: the first].")
 @click.option("--report", metavar="FILE", help="Write a self-contained HTML report.")
 @click.option("--png", metavar="FILE", help="Write one picture of the last load: completion and waits.")
@@ -39,7 +46,7 @@ def compare(
     policies: str,
     loads: str | None,
     windows: int | None,
-    window_jobs: int,
+    window_jobs: int | None,
     reference: str | None,
     report: str | None,
     png: str | None,
@@ -51,10 +58,12 @@ def compare(
     """Replay TRACE under several policies and compare them, with 95 % intervals."""
     options = gather(shared)
     wanted = parse_loads(loads)
-    check_target(report, "report")
-    check_target(png, "png")
-    check_target(out, "out")
-    check_trace(trace)
+    if windows is None and window_jobs is not None:
+        raise InputError(
+            "counts the jobs of windows, and there are none", field="window-jobs", expected="--windows N with it"
+        )
+    check_files(trace, options.cluster_spec, report=report, png=png, out=out)
+    check_png_name(png)
 
     # Imported after the cheap checks: these load the engine.
     from attn_sched.cluster import load_cluster
@@ -65,12 +74,13 @@ def compare(
 
     names = tuple(name.strip() for name in split_policy_list(policies))
     for name in names:
+        check_policy_name(name)
         parse_policy(name)
     plan = ComparisonPlan(
         policies=names,
         loads=wanted,
         windows=windows,
-        window_jobs=window_jobs,
+        window_jobs=WINDOW_JOBS if window_jobs is None else window_jobs,
         warmup=options.warmup,
         reference=reference,
         starved_after_s=options.starved_after_s,
@@ -107,6 +117,8 @@ def parse_loads(text: str | None) -> tuple[float | None, ...]:
         return (None,)
     loads = []
     for part in text.split(","):
+        if not part.strip():
+            raise InputError(f"{text!r} lacks a load", field="loads", expected="R1,R2,.., for example 0.7,0.9")
         try:
             loads.append(check_load(float(part), "loads"))
         except ValueError as error:
@@ -145,8 +157,9 @@ def print_tables(comparison: Comparison) -> None:
     from attn_sched.evaluation.formatting import MAIN_FACTS, describe_info, describe_load
     from attn_sched.evaluation.registry import BY_KEY
 
-    # A pipe has no width of its own: give all columns room there.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    # A pipe has no width of its own: give all columns room there, unless COLUMNS says otherwise.
+    told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(highlight=False, width=None if told else PIPED_WIDTH)
     plan = comparison.plan
     counted = f"{plan.windows} windows of {plan.window_jobs} jobs" if plan.windows else f"{comparison.kept_jobs:,} jobs"
     console.print(
@@ -174,6 +187,10 @@ def print_tables(comparison: Comparison) -> None:
             table.add_row(Text(cell.policy), *columns)
         console.print(table)
     console.print("* best; ranges are 95 % intervals", style="dim")
+    left_out = len(TABLE_KEYS) - len(metrics)
+    if left_out:
+        more = "1 more column has" if left_out == 1 else f"{left_out} more columns have"
+        console.print(f"{more} no room here; --json, --report and --out have all", style="dim")
 
 
 def _with_interval(estimate: Estimate, metric: Metric, best: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +12,13 @@ import click
 
 from attn_sched.choices import ALLREDUCE, CONTENTION, LATER, LOAD_BY, OVERSIZED, USERS
 from attn_sched.errors import InputError
-from attn_sched.evaluation.setup import WorkloadSpec, check_warmup
+from attn_sched.evaluation.setup import WorkloadSpec, check_seconds, check_warmup
+from attn_sched.files import check_outputs
 
 if TYPE_CHECKING:
     from attn_sched.simulator.options import SimOptions
+
+LONGEST_POLICY = 200  # characters of a policy's name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,19 +124,12 @@ def replay_options(command: F) -> F:
     return command
 
 
-def non_negative(value: float | None, field: str) -> None:
-    """Seconds must be finite and at least 0."""
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{value:g} is not a time", field=field, expected="a number of seconds of at least 0")
-
-
 def gather(given: dict[str, Any]) -> ReplayOptions:
     """Check the shared options before any long work. Raises InputError."""
     from attn_sched.simulator.options import SimOptions
 
-    non_negative(given["max_wait"], "max-wait")
-    non_negative(given["restart_cost"], "restart-cost")
-    non_negative(given["starved_after"], "starved-after")
+    for field in ("max-wait", "restart-cost", "starved-after"):
+        check_seconds(given[field.replace("-", "_")], field)
     workload = WorkloadSpec(
         estimate=given["estimate"],
         users=given["users"],
@@ -159,8 +154,29 @@ def gather(given: dict[str, Any]) -> ReplayOptions:
 
 def check_trace(path: str) -> None:
     """A missing trace is told before anything else is loaded."""
+    if not path.strip():
+        raise InputError("no file is named", field="TRACE", expected="a trace file")
     if not Path(path).exists():
         raise InputError("does not exist", file=path, expected="a trace file")
+
+
+def check_files(trace: str, cluster_spec: str, **outputs: str | None) -> None:
+    """No output may be one that cannot be written, another output, or what the command reads."""
+    check_outputs(outputs, {"the trace itself": trace, "the description of the cluster": cluster_spec})
+    check_trace(trace)
+
+
+def check_png_name(path: str | None) -> None:
+    """A picture is named as what it is."""
+    if path is not None and Path(path).suffix.lower() != ".png":
+        raise InputError("does not end in .png", file=path, field="png", expected="the name of a PNG file")
+
+
+def check_policy_name(name: str) -> None:
+    """Nobody wants ten thousand characters back in a message."""
+    if len(name) > LONGEST_POLICY:
+        problem = f"{name[:40] + '...'!r} has {len(name):,} characters"
+        raise InputError(problem, field="policy", expected=f"a policy's name of at most {LONGEST_POLICY} characters")
 
 
 def command_line() -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attn_sched.cli.replay_options import check_trace, gather, replay_options
+from attn_sched.cli.replay_options import check_files, check_policy_name, gather, replay_options
 from attn_sched.errors import InputError
 from attn_sched.evaluation.setup import check_load, cut, dropped_counts, kept_workload, parse_window
-from attn_sched.files import atomic_write, check_target
+from attn_sched.files import atomic_write
 from attn_sched.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def simulate(
         check_load(load)
     if bounds is None and options.warmup is not None:
         raise InputError("warms up a window, and there is none", field="warmup", expected="--window A:B with it")
-    check_target(out, "out")
-    check_trace(trace)
+    check_files(trace, options.cluster_spec, out=out)
 
     # Imported after the cheap checks: these load the engine.
     from attn_sched.cluster import load_cluster
@@ -46,6 +45,7 @@ def simulate(
     from attn_sched.policies import parse_policy
     from attn_sched.policies import simulate as replay
 
+    check_policy_name(policy)
     parse_policy(policy)
     cluster = load_cluster(options.cluster_spec)
     kept = kept_workload(trace, cluster, options.workload)

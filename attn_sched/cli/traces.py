@@ -12,6 +12,7 @@ import click
 
 from attn_sched.choices import FAMILIES
 from attn_sched.errors import InputError
+from attn_sched.files import check_outputs, check_target
 from attn_sched.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def _options(
 def _read(file: Path, column_map: str | None, format_name: str | None, throughputs: Path | None) -> Trace:
     from attn_sched.workload.trace import read_trace
 
+    if file == Path():  # what an empty name becomes
+        raise InputError("no file is named", field="FILE", expected="a job log")
     with _options(file, column_map, format_name, throughputs) as options:
         return read_trace(file, options)
 
@@ -106,6 +109,7 @@ def convert(
     """Convert FILE, of any known format, to Parquet."""
     from attn_sched.workload.trace import write_trace
 
+    check_outputs({"out": out}, {"the log itself": file, "the table of throughputs": throughputs})
     trace = _read(file, column_map, format_name, throughputs)
     if draw_models:
         from attn_sched.workload.catalogue import record_models
@@ -127,6 +131,7 @@ def synth(family: str, jobs: int, seed: int, out: Path) -> None:
 
     if seed < 0:
         raise InputError(f"{seed} is no seed", field="seed", expected="0 or more")
+    check_target(out, "out")
     trace = make(family, jobs, seed)
     write_trace(trace, out)
     click.echo(_summary(trace, out))

@@ -149,7 +149,7 @@ class _Reader:
             self.used.add(0)
             gpus = fields["gpus"]
             return (GroupSpec(level=0, count=gpus.count(), line=gpus.line),)
-        return tuple(self._group(child, level) for child in fields["children"].items("a list of groups"))
+        return tuple(self._group(child, level) for child in fields["children"].items("a list of at least one group"))
 
     def _per(self, value: Value, level: int, parent: int) -> tuple[tuple[int, int], ...]:
         between = self.levels[level + 1 : parent]
@@ -178,7 +178,9 @@ class _Reader:
         if "name" in fields:
             name = self._text(fields["name"], _NAME, "a name: letters, digits, '_', '.' and '-'")
         links = self._links(fields["links"], len(self.levels) - 1, whole=True) if "links" in fields else {}
-        tree = tuple(self._group(value, len(self.levels)) for value in fields["tree"].items("a list of groups"))
+        tree = tuple(
+            self._group(value, len(self.levels)) for value in fields["tree"].items("a list of at least one group")
+        )
         for at, level in enumerate(self.levels):
             if at not in self.used:
                 raise fields["levels"].error(f"nothing in the tree is of level {level!r}", "only levels that are used")

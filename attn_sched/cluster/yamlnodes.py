@@ -33,7 +33,7 @@ class Value:
         if isinstance(self.node, yaml.MappingNode):
             return "a mapping"
         if isinstance(self.node, yaml.SequenceNode):
-            return "a list"
+            return "a list" if self.node.value else "an empty list"
         text = str(self.node.value)
         return (repr(text) if len(text) <= 40 else repr(text[:37] + "...")) if text else "nothing"
 

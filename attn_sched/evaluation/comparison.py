@@ -18,7 +18,7 @@ from attn_sched.evaluation.gantt import Gantt, draw_range, gantt_of
 from attn_sched.evaluation.metrics import RATIOS, STARVED_AFTER_S, Value, evaluate
 from attn_sched.evaluation.outcomes import counted_outcomes
 from attn_sched.evaluation.registry import METRICS, TIMING_KEYS, Metric
-from attn_sched.evaluation.setup import WorkloadSpec, check_load, check_warmup, cut
+from attn_sched.evaluation.setup import WINDOW_JOBS, WorkloadSpec, check_load, check_warmup, cut
 from attn_sched.evaluation.statistics import (
     Estimate,
     batch_means,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from attn_sched.simulator.schedule import Schedule
     from attn_sched.workload import Workload
 
-WINDOW_JOBS = 256
 GANTT_POLICIES = 4
 
 # Waits (s) at which the distribution is kept: 0, then 24 steps a decade from 0.1 s to three years.
@@ -270,7 +269,7 @@ def reduce(
         values=evaluate(schedule, starved_after_s=starved_after_s, jobs=jobs),
         waits=np.searchsorted(np.sort(jobs.wait_s), WAIT_GRID_S, side="right"),
         blocks=blocks,
-        gantt=gantt_of(schedule, *draw_range(schedule.workload)) if draw else None,
+        gantt=gantt_of(schedule, *draw_range(schedule.workload, schedule.cluster.num_gpus)) if draw else None,
         info=dict(schedule.workload.info),
     )
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 ROWS = 128  # GPUs drawn one by one; above, neighbours share a row
 BARS = 3_000  # more bars than this in one picture are noise: occupancy instead
 BINS = 240  # time steps of an occupancy picture
-RANGE_JOBS = 256  # jobs whose submissions set the stretch of a whole-trace replay
+RANGE_JOBS = 256  # jobs whose submissions set the stretch of a whole-trace replay on a small cluster
+RANGE_S = 86_400.0  # how long it is on a large one
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,19 @@ class Gantt:
     occupancy: NDArray[np.float64] | None = None
 
 
-def draw_range(workload: Workload) -> tuple[float, float]:
-    """A stretch worth drawing, the same under every policy: while the (middle 256) counted jobs are submitted."""
+def draw_range(workload: Workload, num_gpus: int) -> tuple[float, float]:
+    """A stretch worth drawing, the same under every policy: while the counted jobs are submitted.
+
+    Of many counted jobs, the middle 256 where every GPU has its row; on a larger cluster, where so few would be over in
+    minutes, the day in which most are submitted.
+    """
     counted = np.flatnonzero(np.asarray(workload.counted, dtype=bool))
     submit = np.asarray(workload.submit_s, dtype=np.float64)
+    if counted.size > 2 * RANGE_JOBS and num_gpus > ROWS:
+        times = np.sort(submit[counted])
+        within = np.searchsorted(times, times + RANGE_S) - np.arange(times.size)
+        begin = max(float(times[0]), min(float(times[np.argmax(within)]), float(times[-1]) - RANGE_S))
+        return begin, begin + RANGE_S
     if counted.size > 2 * RANGE_JOBS:
         middle = counted.size // 2
         counted = counted[middle - RANGE_JOBS // 2 : middle + RANGE_JOBS // 2]

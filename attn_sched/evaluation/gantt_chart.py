@@ -15,7 +15,7 @@ from attn_sched.evaluation.gantt import Bar, Gantt
 from attn_sched.evaluation.svg import Scale, drawing, line, number, tag, text, time_ticks
 
 WIDTH = 940.0
-LEFT, RIGHT = 58.0, WIDTH - 10.0
+LEFT, RIGHT = 84.0, WIDTH - 10.0
 TITLED_BARS = 1_200  # more bars than this go without a tooltip, to keep the file small
 
 # Upper ends of the classes of gang size that bars are coloured by.
@@ -29,8 +29,12 @@ def size_class(gpus: int) -> str:
     return f"g{int(np.searchsorted(SIZES, gpus))}"
 
 
-def gantt_chart(gantt: Gantt, policy: str, origin_s: float, since: str) -> Markup:
-    """GPUs down, time across; every job a bar or every row its occupancy. ``since`` says what ``origin_s`` is."""
+def gantt_chart(gantt: Gantt, policy: str, since: str) -> Markup:
+    """GPUs down, time across; every job a bar or every row its occupancy. ``since`` says what the picture begins with.
+
+    Times count from the picture's left edge.
+    """
+    origin_s = gantt.from_s
     row = min(12.0, max(3.4, 420.0 / gantt.rows))
     top, bottom = 6.0, 6.0 + row * gantt.rows
     x = Scale(gantt.from_s, gantt.to_s, LEFT, RIGHT)
@@ -48,7 +52,7 @@ def gantt_chart(gantt: Gantt, policy: str, origin_s: float, since: str) -> Marku
     for tick, label in time_ticks(gantt.from_s - origin_s, gantt.to_s - origin_s, 7):
         at = x(tick + origin_s)
         parts += [line(at, bottom, at, bottom + 4, "tickmark"), text(at, bottom + 17, label, "t axis", "middle")]
-    parts.append(text((LEFT + RIGHT) / 2, bottom + 33, f"time since {since} was submitted", "t axis", "middle"))
+    parts.append(text((LEFT + RIGHT) / 2, bottom + 33, f"time since {since}", "t axis", "middle"))
     span = format_duration(gantt.to_s - gantt.from_s)
     label = f"Gantt chart under {policy}: {gantt.rows * gantt.gpus_per_row} GPUs over {span}"
     return drawing(WIDTH, bottom + 40, label, parts, "chart wide")

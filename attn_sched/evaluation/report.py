@@ -22,9 +22,11 @@ from attn_sched.evaluation.formatting import (
     describe_load,
     format_change,
     format_counts,
+    format_duration,
     format_range,
     format_value,
 )
+from attn_sched.evaluation.gantt import Gantt
 from attn_sched.evaluation.gantt_chart import SIZE_LABELS, gantt_chart
 from attn_sched.evaluation.registry import BY_KEY, METRICS, Metric
 from attn_sched.evaluation.summary import summary
@@ -155,7 +157,7 @@ def _cell(cell: Cell, reference: Cell, metric: Metric, best: bool) -> dict[str, 
 
 
 def _gantt(comparison: Comparison) -> dict[str, Any] | None:
-    """The first window (or the middle of the trace) at the first load, under the first few policies."""
+    """The first window (or a stretch of the trace) at the first load, under the first few policies."""
     load = comparison.plan.loads[0]
     drawn = [(cell.policy, cell.windows[0].gantt) for cell in comparison.at_load(load)]
     pictures = [(policy, gantt) for policy, gantt in drawn if gantt is not None]
@@ -163,21 +165,41 @@ def _gantt(comparison: Comparison) -> dict[str, Any] | None:
         return None
     first = pictures[0][1]
     bounds = comparison.at_load(load)[0].windows[0].bounds
-    what = (
-        f"Jobs {bounds[0]:,} to {bounds[1] - 1:,} of the trace" if bounds else "A stretch from the middle of the trace"
-    )
-    origin, since = (first.from_s, "the first job of the window") if bounds else (0.0, "the first job of the trace")
+    if bounds:
+        what = f"Jobs {bounds[0]:,} to {bounds[1] - 1:,} of the trace"
+        since = "the first job of the window was submitted"
+    else:
+        what, since = _stretch(first), "the start of this stretch"
     if bounds and load is not None and comparison.plan.workload.load_by == "thin":
         what += ", as far as thinning left them"
+    policies = len(comparison.plan.policies)
+    if len(pictures) < policies:
+        shown = "policy" if len(pictures) == 1 else f"{len(pictures)}"
+        what += f", under the first {shown} of {policies} policies"
     return {
         "what": f"{what}, {describe_load(load).lower()}",
-        "pictures": [
-            (policy, gantt_chart(gantt, policy, origin, since), gantt.occupancy is not None)
-            for policy, gantt in pictures
-        ],
+        "pictures": [(policy, gantt_chart(gantt, policy, since), _in_use(gantt)) for policy, gantt in pictures],
         "sizes": any(gantt.bars for _, gantt in pictures),
         "gpus_per_row": first.gpus_per_row,
     }
+
+
+def _stretch(gantt: Gantt) -> str:
+    """Which part of a whole trace is drawn."""
+    span = format_duration(gantt.to_s - gantt.from_s)
+    if gantt.from_s <= 0:
+        return f"The first {span} of the trace"
+    what = (
+        f"{span} from the middle of the trace"
+        if gantt.gpus_per_row == 1
+        else "The day in which most jobs are submitted"
+    )
+    return f"{what}, from {format_duration(gantt.from_s)} after the trace's first job"
+
+
+def _in_use(gantt: Gantt) -> str:
+    """How full an occupancy picture is: a full cluster is a plain area, which should be told from a broken picture."""
+    return "" if gantt.occupancy is None else f"{100 * float(gantt.occupancy.mean()):.3g} %"
 
 
 def _users_label(comparison: Comparison) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,11 @@ from attn_sched.errors import InputError
 if TYPE_CHECKING:
     from attn_sched.cluster import Cluster
     from attn_sched.workload import Workload
+
+
+MOST_SECONDS = 1e9  # of any wait or cost, some 32 years: more is a slip of the unit
+LEAST_LOAD, MOST_LOAD = 1e-3, 1e3
+WINDOW_JOBS = 256  # that a window counts unless told
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,18 @@ class WorkloadSpec:
 
 
 def check_load(load: float, field: str = "load") -> float:
-    """A usable offered load: finite and above 0."""
-    if not math.isfinite(load) or load <= 0:
-        raise InputError(f"{load:g} is not an offered load", field=field, expected="a number above 0, for example 0.9")
+    """A usable offered load: from ``LEAST_LOAD`` to ``MOST_LOAD``."""
+    if not LEAST_LOAD <= load <= MOST_LOAD:
+        expected = f"a number from {LEAST_LOAD:g} to {MOST_LOAD:g}, for example 0.9"
+        raise InputError(f"{load:g} is not an offered load", field=field, expected=expected)
     return load
+
+
+def check_seconds(value: float | None, field: str) -> None:
+    """A usable wait or cost: from 0 to ``MOST_SECONDS``; None is one that nobody wants."""
+    if value is not None and not 0 <= value <= MOST_SECONDS:
+        expected = f"a number of seconds of at least 0 and at most {MOST_SECONDS:.0e}".replace("e+0", "e")
+        raise InputError(f"{value:g} is not a time", field=field, expected=expected)
 
 
 def parse_window(text: str) -> tuple[int, int]:

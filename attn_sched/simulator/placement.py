@@ -37,68 +37,91 @@ def topo_best_fit(w: World, fr: I8, need: int) -> int:
 
 
 @njit
-def node_size(w: World, gpu_type: int) -> int:
-    """GPUs of the largest node of a type."""
+def _largest_below(w: World, gpu_type: int, bound: int) -> int:
+    """GPUs of the largest node of a type that is smaller than ``bound``; 0 if there is none."""
     level = w.ci[at.NODE_LEVEL]
-    largest = 0
+    largest = np.int64(0)
     for v in range(w.loff[level], w.loff[level + 1]):
-        largest = max(largest, w.cap[gpu_type, v])
+        if w.cap[gpu_type, v] < bound:
+            largest = max(largest, w.cap[gpu_type, v])
     return largest
+
+
+@njit
+def _mark_whole_nodes(w: World, fr: I8, gpu_type: int, need: int) -> int:
+    """Stamp the wholly free nodes that a gang larger than any node takes; returns the GPUs left for one more node.
+
+    Largest nodes first. Smaller ones serve only where the cluster has too few of the larger, busy or not. -1 if too few
+    are wholly free. The stamp is ``STAMP``.
+    """
+    level = w.ci[at.NODE_LEVEL]
+    lo = w.loff[level]
+    hi = w.loff[level + 1]
+    w.si[at.STAMP] += 1
+    stamp = w.si[at.STAMP]
+    size = _largest_below(w, gpu_type, LARGE)
+    if need <= size:
+        return need
+    rest = need
+    while rest > 0 and size > 0:
+        have = 0
+        for v in range(lo, hi):
+            if w.cap[gpu_type, v] == size:
+                have += 1
+        want = min(rest // size, have)
+        for v in range(lo, hi):
+            if want > 0 and w.cap[gpu_type, v] == size and fr[v] == size:
+                w.sv[v, 2] = stamp
+                rest -= size
+                want -= 1
+        if want > 0:
+            return -1
+        for v in range(lo, hi):
+            if w.cap[gpu_type, v] >= rest and w.sv[v, 2] != stamp:
+                return rest  # a node that could hold the rest is left
+        size = _largest_below(w, gpu_type, size)
+    return rest if rest == 0 else -1
+
+
+@njit
+def _fullest_with_room(w: World, fr: I8, rest: int, stamp: int) -> int:
+    """The unstamped node with fewest free GPUs that has ``rest``, lowest index; -1 if there is none."""
+    level = w.ci[at.NODE_LEVEL]
+    best = np.int64(-1)
+    for v in range(w.loff[level], w.loff[level + 1]):
+        if fr[v] >= rest and w.sv[v, 2] != stamp and (best < 0 or fr[v] < fr[best]):
+            best = v
+    return best
 
 
 @njit
 def best_fit_fits(w: World, fr: I8, gpu_type: int, need: int) -> bool:
     """Whether the consolidated rule can place the gang (golden.md, case D)."""
-    level = w.ci[at.NODE_LEVEL]
-    largest = node_size(w, gpu_type)
-    if largest == 0:
-        return False
-    if need <= largest:
-        for v in range(w.loff[level], w.loff[level + 1]):
-            if fr[v] >= need:
-                return True
-        return False
-    whole = need // largest
-    rest = need % largest
-    free_nodes = 0
-    rest_fits = False
-    for v in range(w.loff[level], w.loff[level + 1]):
-        if fr[v] == largest:
-            free_nodes += 1
-        elif rest > 0 and fr[v] >= rest:
-            rest_fits = True
-    if rest == 0:
-        return free_nodes >= whole
-    return free_nodes > whole or (free_nodes == whole and rest_fits)
+    rest = _mark_whole_nodes(w, fr, gpu_type, need)
+    return rest == 0 or (rest > 0 and _fullest_with_room(w, fr, rest, w.si[at.STAMP]) >= 0)
 
 
 @njit
 def best_fit(w: World, fr: I8, gpu_type: int, need: int) -> int:
     """A gang that fits a node goes whole into the fullest node with room.
 
-    A larger one takes whole nodes and one for the rest.
+    A larger one takes wholly free nodes and one node for the rest. Returns the picks made, 0 if it cannot be placed.
     """
-    if not best_fit_fits(w, fr, gpu_type, need):
+    rest = _mark_whole_nodes(w, fr, gpu_type, need)
+    stamp = w.si[at.STAMP]
+    last = np.int64(-1)
+    if rest > 0:
+        last = _fullest_with_room(w, fr, rest, stamp)
+    if rest < 0 or (rest > 0 and last < 0):
         return 0
     level = w.ci[at.NODE_LEVEL]
-    largest = node_size(w, gpu_type)
     size = np.int64(0)
-    w.si[at.STAMP] += 1
-    # ``split`` stamps only vertices below nodes, so this stamp of whole nodes survives it.
-    stamp = w.si[at.STAMP]
-    rest = need
-    if need > largest:
-        for v in range(w.loff[level], w.loff[level + 1]):
-            if rest >= largest and fr[v] == largest:
-                size = split(w, fr, v, largest, size)
-                w.sv[v, 2] = stamp
-                rest -= largest
+    # ``split`` stamps only vertices below nodes, so the stamp of whole nodes survives it.
+    for v in range(w.loff[level], w.loff[level + 1]):
+        if w.sv[v, 2] == stamp:
+            size = split(w, fr, v, fr[v], size)
     if rest > 0:
-        best = np.int64(-1)
-        for v in range(w.loff[level], w.loff[level + 1]):
-            if fr[v] >= rest and w.sv[v, 2] != stamp and (best < 0 or fr[v] < fr[best]):
-                best = v
-        size = split(w, fr, best, rest, size)
+        size = split(w, fr, last, rest, size)
     return size
 
 

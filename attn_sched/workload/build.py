@@ -110,6 +110,13 @@ def _only(table: pa.Table, column: str, wanted: str, source: str) -> pa.Table:
     kept = table.filter(pc.fill_null(pc.equal(table[column], wanted), False))
     if not len(kept):
         known = tuple(sorted(v for v in pc.unique(table[column]).to_pylist() if v is not None))
+        if not known:
+            raise InputError(
+                f"no job has {column} {wanted!r}: the log names no {column}s",
+                file=source,
+                field=column,
+                expected=f"no {column} to be asked for",
+            )
         raise InputError(
             f"no job has {column} {wanted!r}", file=source, field=column, expected=f"one of {choices(known)}"
         )

@@ -59,6 +59,9 @@ def describe(trace: Trace) -> dict[str, Any]:
         result["states" if name == "status" else f"{name}s"] = (
             len(values.unique().drop_null()) if trace.has(name) else None
         )
+    if trace.has("gpu_type"):  # a wish may name several: "A|B"
+        wishes = trace.table["gpu_type"].unique().drop_null().to_pylist()
+        result["gpu_types"] = len({kind.strip() for wish in wishes for kind in wish.split("|")} - {""})
     result["requested_times"] = len(trace) - trace.table["requested_time"].null_count
     return result
 

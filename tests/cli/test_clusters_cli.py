@@ -82,3 +82,12 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         assert result.exit_code == 2, result.output
         assert part in result.stderr and len(result.stderr.splitlines()) == 1 and result.stdout == ""
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_the_picture_replaces_no_description(tmp_path: Path) -> None:
+    own = tmp_path / "own.png"  # a description all the same
+    own.write_text("levels: [gpu]\ntree: [{gpu: 4}]\n")
+    for png, say in ((own, "the description of the cluster"), (tmp_path / "x.txt", "does not end in .png")):
+        result = run("show", str(own), "--png", str(png))
+        assert result.exit_code == 2 and say in result.stderr and result.stdout == ""
+    assert own.read_text().startswith("levels") and [path.name for path in tmp_path.iterdir()] == ["own.png"]

@@ -180,3 +180,39 @@ def test_loads_as_text() -> None:
     assert parse_loads("0.5, 1") == (0.5, 1.0)
     with pytest.raises(InputError):
         parse_loads("0.5;1")
+
+
+def test_outputs_replace_neither_the_trace_nor_each_other(trace: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes(trace.read_bytes())
+    both = tmp_path / "both.png"
+    for extra, say in (
+        (("--out", both, "--report", both), "too"),
+        (("--out", both, "--png", tmp_path / ".." / tmp_path.name / "both.png"), "too"),
+        (("--report", log), "the trace itself"),
+        (("--png", tmp_path / "x.txt"), ".png"),
+        (("--window-jobs", "50"), "--windows N"),
+        (("--loads", ","), "lacks a load"),
+        (("--loads", "0.5,2000"), "1000"),
+        (("--policies", "fifo," + "y" * 10_000), "10,000 characters"),
+    ):
+        given = () if "--policies" in extra else ("--policies", "fifo")
+        result = run(log, "--cluster", "dgx64", *given, *extra)
+        assert result.exit_code == 2 and result.stdout == "" and result.stderr.count("\n") == 1, result.output
+        assert say in result.stderr and len(result.stderr) < 400
+        assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+    assert log.read_bytes() == trace.read_bytes()
+
+
+def test_columns_left_out_are_told(trace: Path) -> None:
+    call = ["compare", str(trace), "--cluster", "dgx64", "--policies", "fifo,sjf"]
+    narrow = CliRunner(env={"COLUMNS": "80"}).invoke(main, call).stdout
+    assert "more columns have no room here; --json, --report and --out have all" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "no room" not in CliRunner(env={"COLUMNS": "220"}).invoke(main, call).stdout
+
+
+def test_picture(trace: Path, tmp_path: Path) -> None:
+    png = tmp_path / "x.png"
+    assert run(trace, *BASE, "--png", png).exit_code == 0
+    assert png.read_bytes().startswith(b"\x89PNG")

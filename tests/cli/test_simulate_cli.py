@@ -336,3 +336,64 @@ def test_light_commands_do_not_load_the_engine() -> None:
 
 def test_windows_as_text() -> None:
     assert parse_window("3:10") == (3, 10)
+
+
+def test_outputs_replace_nothing_that_is_read(three: Path, tmp_path: Path) -> None:
+    cluster, link, pipe = tmp_path / "own.yaml", tmp_path / "link.csv", tmp_path / "pipe"
+    cluster.write_text("levels: [gpu]\ntree: [{gpu: 4}]\n")
+    link.symlink_to(three)
+    os.mkfifo(pipe)
+    before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.iterdir()}
+    base = ("simulate", three, "--cluster", cluster, "--policy", "fifo")
+    for out, say in (
+        (three, "is the trace itself"),
+        (tmp_path / "." / ".." / tmp_path.name / "three.csv", "is the trace itself"),
+        (link, "is the trace itself"),
+        (cluster, "is the description of the cluster"),
+        (pipe, "is no regular file"),
+        ("", "no file is named"),
+    ):
+        assert say in refused(*base, "--out", out)
+    assert three.read_text() == THREE
+    assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_an_older_result_may_be_replaced(three: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    for _ in range(2):
+        assert run("simulate", three, "--cluster", "count:4", "--policy", "fifo", "--out", out).exit_code == 0
+    assert len(pq.read_table(out)) == 3
+
+
+def test_pipes_are_never_targets(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="no regular file"), atomic_write(pipe):
+        raise AssertionError("not reached")
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(("given", "fine"), [("1e9", True), ("1.1e9", False), ("inf", False)])
+@pytest.mark.parametrize("option", ["--restart-cost", "--max-wait", "--starved-after"])
+def test_seconds_have_a_bound(three: Path, option: str, given: str, fine: bool) -> None:
+    call = ("simulate", three, "--cluster", "count:4", "--policy", "fifo", option, given)
+    if fine:
+        assert run(*call).exit_code == 0
+    else:
+        assert "at least 0 and at most 1e9" in refused(*call)
+
+
+@pytest.mark.parametrize("load", ["0.0009", "1001", "1e300"])
+def test_loads_have_bounds(three: Path, load: str) -> None:
+    call = ("simulate", three, "--cluster", "count:4", "--policy", "fifo", "--load", load)
+    assert "from 0.001 to 1000" in refused(*call)
+
+
+def test_a_long_policy_is_told_short(three: Path) -> None:
+    line = refused("simulate", three, "--cluster", "count:4", "--policy", "x" * 10_000)
+    assert len(line) < 250 and "10,000 characters" in line
+
+
+def test_a_log_without_groups_says_so(three: Path) -> None:
+    line = refused("simulate", three, "--cluster", "count:4", "--policy", "fifo", "--group", "vc1")
+    assert "the log names no groups" in line

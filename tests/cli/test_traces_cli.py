@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,26 @@ def test_wrong_input_is_left_to_the_top_command(log: Path, tmp_path: Path) -> No
         with pytest.raises(InputError):
             run(*arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_outputs_replace_nothing_that_is_read(log: Path, tmp_path: Path) -> None:
+    table, pipe = tmp_path / "throughputs.csv", tmp_path / "pipe"
+    table.write_text("gpu_type,job_type,scale_factor,steps_per_second\n")
+    os.mkfifo(pipe)
+    for out in (log, table, pipe):
+        with pytest.raises(InputError, match="replace"):
+            run("convert", str(log), "--out", str(out), "--throughputs", str(table))
+    with pytest.raises(InputError, match="replace"):
+        run("synth", "--family", "pai", "--jobs", "3", "--out", str(pipe))
+    assert log.read_text() == samples.HELIOS and pipe.is_fifo()
+
+
+def test_an_empty_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file is named"):
+        run("info", "")
+
+
+def test_info_counts_types_not_wishes(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("submit_time,duration,num_gpus,gpu_type\n0,9,1,T4|P100\n1,9,1,P100\n2,9,1,\n")
+    assert json.loads(run("info", str(path), "--json").output)["gpu_types"] == 2

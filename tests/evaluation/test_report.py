@@ -28,8 +28,8 @@ from attn_sched.evaluation.formatting import (
     format_range,
     format_value,
 )
-from attn_sched.evaluation.gantt import BINS, ROWS, gantt_of
-from attn_sched.evaluation.gantt_chart import png, size_class
+from attn_sched.evaluation.gantt import BINS, RANGE_S, ROWS, draw_range, gantt_of
+from attn_sched.evaluation.gantt_chart import gantt_chart, png, size_class
 from attn_sched.evaluation.report import render, write_report
 from attn_sched.evaluation.setup import WorkloadSpec
 from attn_sched.evaluation.svg import Scale, ticks
@@ -150,6 +150,7 @@ def test_whole_trace_many_policies_and_no_segments() -> None:
     text = " ".join(checked(render(many, now=NOW)).text)
     assert "seven policies with the lowest mean JCT" in text
     assert "Load as recorded" in text
+    assert "under the first 2 of 12 policies" in text
 
 
 def test_caveats_are_told_where_they_cannot_be_missed() -> None:
@@ -202,6 +203,21 @@ def test_large_clusters_are_drawn_by_occupancy() -> None:
     assert gantt.occupancy[:, : BINS // 2 - 1] == pytest.approx(1)
     assert gantt.occupancy[0, BINS // 2 + 1 : -1] == pytest.approx(1)
     assert gantt.occupancy[1:, BINS // 2 + 1 :] == pytest.approx(0)
+
+
+def test_a_long_log_on_a_large_cluster_is_drawn_over_its_busiest_day() -> None:
+    day = 86_400.0
+    quiet = [(k * 3_600.0, 60.0, 1, 0) for k in range(600)]
+    busy = [(10 * day + k * 60.0, 60.0, 1, 0) for k in range(300)]
+    schedule = fifo(sorted(quiet + busy), cluster=pool(islands=128, gpus=8))
+    begin, end = draw_range(schedule.workload, schedule.cluster.num_gpus)
+    assert end - begin == RANGE_S and begin <= 10 * day and end >= 10 * day + 299 * 60
+    small = draw_range(schedule.workload, ROWS)
+    assert small != (begin, end)
+    gantt = gantt_of(schedule, begin, end)
+    assert gantt is not None
+    picture = gantt_chart(gantt, "fifo", "the start")
+    assert ">0 h<" in picture and ">20 h<" in picture and "time since the start" in picture
 
 
 def test_no_segments_no_gantt() -> None:

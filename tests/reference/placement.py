@@ -162,14 +162,19 @@ def consolidated(tree: Tree, free: Free, kind: int, need: int) -> dict[int, int]
     largest = max(size.values())
     if largest == 0:
         return None
-    if need <= largest:
-        whole, rest = 0, need
-    else:
-        whole, rest = divmod(need, largest)
-    empty = [v for v in tree.nodes if size[v] == largest == room[v]][:whole]
-    if len(empty) < whole:
-        return None
-    shares = dict.fromkeys(empty, largest)
+    shares: dict[int, int] = {}
+    rest = need
+    if need > largest:
+        for step in sorted(set(size.values()), reverse=True):
+            alike = [v for v in tree.nodes if size[v] == step]
+            whole = min(rest // step, len(alike)) if step else 0
+            empty = [v for v in alike if room[v] == step][:whole]
+            if len(empty) < whole:
+                return None
+            shares.update(dict.fromkeys(empty, step))
+            rest -= whole * step
+            if rest == 0 or any(size[v] >= rest for v in tree.nodes if v not in shares):
+                break  # smaller nodes are taken whole only where the cluster has too few larger ones
     if rest > 0:
         others = [v for v in tree.nodes if v not in shares and room[v] >= rest]
         if not others:

@@ -206,3 +206,9 @@ def test_nothing_half_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory"):
         write_trace(trace, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_needed_column_that_is_there_twice(write: Write) -> None:
+    error = refused(write("job_id,submit_time,num_gpus,duration,num_gpus,note,note\n0,0,1,5,2,,\n"))
+    assert error.field == "num_gpus" and error.row == 1 and "columns 3 and 5" in error.problem
+    assert len(read_trace(write("job_id,submit_time,num_gpus,duration,note,note\n0,0,1,5,,\n"))) == 1

@@ -146,7 +146,7 @@ def read_csv(
         blocks: Text to parse instead of the source's own, of the same lines.
 
     Raises:
-        InputError: a row has the wrong number of columns.
+        InputError: a row has the wrong number of columns, or a column of ``only`` is there twice.
     """
     lines_before = 0 if names is not None else 1
     keep = None if only is None else frozenset(only)
@@ -158,7 +158,9 @@ def read_csv(
             if not data:
                 continue
             line, _, data = data.partition(b"\n")
-            columns = _unique(split_header(line.decode("utf-8")))
+            header = split_header(line.decode("utf-8"))
+            _check_once(source, header, keep)
+            columns = _unique(header)
         if not data.strip():
             continue
         wanted = columns if keep is None else [name for name in columns if name in keep]
@@ -169,6 +171,16 @@ def read_csv(
         if table.num_rows:
             yield Block(source, table, first, lines_before)
             first += table.num_rows
+
+
+def _check_once(source: Source, header: Sequence[str], needed: Iterable[str] | None) -> None:
+    """Which of two columns of one name is meant, only the log's owner knows."""
+    for name in needed or ():
+        places = [f"{at}" for at, found in enumerate(header, 1) if found == name]
+        if len(places) > 1:
+            problem = f"columns {', '.join(places[:-1])} and {places[-1]} have this name"
+            row = source.line_of(0)
+            raise InputError(problem, file=source.path, row=row, field=name, expected="one column of each name")
 
 
 def _unique(names: Sequence[str]) -> list[str]:
