@@ -90,8 +90,8 @@ class Run:
         return max(now, self.since + self.estimate_left * self.slowdown)
 
     def estimate_left_at(self, now: float) -> float:
-        """Estimated remaining work at ``now``, ideal seconds."""
-        return max(0.0, self.estimate_left - (now - self.since) / self.slowdown)
+        """Estimated remaining work at ``now``, ideal seconds; negative for a job past its estimate."""
+        return self.estimate_left - (now - self.since) / self.slowdown
 
     def change_rate(self, now: float, slowdown: float) -> None:
         """Go on at another rate from ``now``."""
@@ -99,7 +99,7 @@ class Run:
             return
         done = (now - self.since) / self.slowdown
         self.left = max(0.0, self.left - done)
-        self.estimate_left = max(0.0, self.estimate_left - done)
+        self.estimate_left -= done
         self.since = now
         self.slowdown = slowdown
         self.ever_slowed = self.ever_slowed or slowdown != 1.0

@@ -109,7 +109,7 @@ class Placer:
         def work(node: int) -> float:
             under = self.tree.islands_under(node)
             return sum(
-                run.estimate_left_at(now) * sum(run.placement.get(i, 0) for i in under)
+                max(0.0, run.estimate_left_at(now)) * sum(run.placement.get(i, 0) for i in under)
                 for _, run in sorted(running.items())
             )
 
