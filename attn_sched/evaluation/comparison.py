@@ -371,7 +371,7 @@ def preflight(kept: Workload, cluster: Cluster, policies: Sequence[str], options
     """Replay one job of every shape under every policy, so that what one of them refuses is told before the long work.
 
     Raises:
-        InputError: an unknown policy, options that do not go with it, or jobs that its placement rule can never place.
+        InputError: an unknown policy, or options that do not go with it.
     """
     from attn_sched.policies import simulate
 

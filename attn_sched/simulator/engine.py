@@ -11,7 +11,7 @@ import numpy as np
 from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.fitting import set_ideal, unplaceable
+from attn_sched.simulator.fitting import set_ideal
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import apply_all, ask_all, run
 from attn_sched.simulator.options import SimOptions
@@ -48,7 +48,7 @@ class Engine:
     result. A rule without agents is never asked: the first ``ask`` runs it to its end.
 
     Raises:
-        InputError: a workload cannot be replayed on the cluster, or the placement rule can never place one of its jobs.
+        InputError: a workload cannot be replayed on the cluster.
     """
 
     def __init__(
@@ -68,17 +68,8 @@ class Engine:
         self.rule = rule
         self.options = options or SimOptions()
         self.batch = make_world(cluster, self.workloads, rule, self.options, window=window)
-        for b, workload in enumerate(self.workloads):
-            w = self.view(b)
-            set_ideal(w)
-            job = unplaceable(w)
-            if job >= 0:
-                raise InputError(
-                    f"{cluster.name} can never place job {workload.job_id[job]} ({workload.num_gpus[job]} GPUs) so",
-                    file=workload.name,
-                    field="num_gpus",
-                    expected="a placement rule that splits gangs, such as topo-best-fit, or a trace without that job",
-                )
+        for b in range(len(self.workloads)):
+            set_ideal(self.view(b))
         level = max(1, cluster.unit_level)
         lo, hi = int(cluster.level_off[level]), int(cluster.level_off[level + 1])
         self.units: I8 = np.arange(lo, hi, dtype=np.int64)  # vertices a GPU agent chooses among

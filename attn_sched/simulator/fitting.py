@@ -124,12 +124,3 @@ def set_ideal(w: World) -> None:
     w.ci[at.PLACEMENT] = rule
     for f in range(w.fi.shape[0]):
         w.fi[f, at.F_VERSION] = -1
-
-
-@njit
-def unplaceable(w: World) -> int:
-    """First job that the placement rule in force cannot place on the empty cluster, or -1. Call before any event."""
-    for job in range(w.si[at.N_JOBS]):
-        if not job_fits(w, job):
-            return job
-    return -1

@@ -294,16 +294,14 @@ def test_no_jobs() -> None:
         simulate(jobs, count_cluster(8), "fifo")
 
 
-def test_a_rule_that_can_never_place_a_job() -> None:
-    """best-fit takes whole nodes of the largest size and one node for the rest.
-
-    5 GPUs on nodes of 3, 1 and 1 are none.
-    """
-    cluster = make_cluster(Group((Island(3), Island(1), Island(1))))
-    jobs = make_jobs([0, 1], [1, 1], [4, 5])
-    with pytest.raises(InputError, match=r"small can never place job 1 \(5 GPUs\) so"):
-        simulate(jobs, cluster, "fifo+best-fit")
-    assert np.isfinite(simulate(jobs, cluster, "fifo").finish_s).all()
+@pytest.mark.parametrize("sizes", [(3, 1, 1), (8, 3, 2), (2, 2, 8), (5, 4, 3, 2, 1), (4, 4, 4)])
+def test_best_fit_places_all_that_an_empty_cluster_can_hold(sizes: tuple[int, ...]) -> None:
+    """Smaller nodes are taken whole where there are too few larger ones, so no gang waits for ever."""
+    cluster = make_cluster(Group(tuple(Island(size) for size in sizes)))
+    for need in range(1, sum(sizes) + 1):
+        schedule = simulate(make_jobs([0], [1], [need]), cluster, "fifo+best-fit", OFF)
+        assert schedule.start_s.tolist() == [0]
+        assert schedule.seg_count.sum() == need
 
 
 @pytest.mark.parametrize(
