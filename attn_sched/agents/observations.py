@@ -17,6 +17,7 @@ from attn_sched.simulator.fitting import best_path, best_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import hold_legal, job_legal, unit_free, unit_type
 from attn_sched.simulator.selection import estimate, expected_end
+from attn_sched.simulator.splitting import islands_below
 from attn_sched.simulator.state import World, world_at
 
 F4 = npt.NDArray[np.float32]
@@ -128,11 +129,7 @@ def _marginal(w: World, job: int, unit: int, take: int) -> float:
         gpu_type = unit_type(w, unit)
     size = w.si[at.N_PICKS]
     gang = w.ji[job, at.GPUS] - w.si[at.PICK_LEFT] + take
-    lo = unit
-    hi = unit + 1
-    for _ in range(w.ti[unit, at.LEVEL] - 1):
-        lo = w.ti[lo, at.CHILD_LO]
-        hi = w.ti[hi - 1, at.CHILD_HI]
+    lo, hi = islands_below(w, unit)
     for island in range(lo, hi):
         count = min(take, w.free[gpu_type, island])
         if count > 0 and size < w.pk.shape[0]:

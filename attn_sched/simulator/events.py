@@ -14,6 +14,7 @@ from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import stop
 from attn_sched.simulator.fitting import job_fits
 from attn_sched.simulator.heaps import heap_remove
+from attn_sched.simulator.splitting import islands_below
 from attn_sched.simulator.state import World
 from attn_sched.simulator.waiting import class_push, class_remove, dequeue, enqueue
 
@@ -212,13 +213,7 @@ def _lose_jobs(w: World, island: int) -> None:
 
 @njit
 def _change(w: World, vertex: int, up: bool) -> None:
-    level = w.ti[vertex, at.LEVEL]
-    lo = vertex
-    hi = vertex + 1
-    while level > 1:
-        lo = w.ti[lo, at.CHILD_LO]
-        hi = w.ti[hi - 1, at.CHILD_HI]
-        level -= 1
+    lo, hi = islands_below(w, vertex)
     for island in range(lo, hi):
         if up:
             if w.down[island] == 0:  # it was not down

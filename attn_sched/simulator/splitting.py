@@ -54,13 +54,20 @@ def _whole_cost(w: World, fr: I8, vertex: int) -> int:
 
 
 @njit
-def _take_whole(w: World, fr: I8, vertex: int, size: int) -> int:
-    """Pick every free GPU below ``vertex``; returns the new pick count."""
+def islands_below(w: World, vertex: int) -> tuple[int, int]:
+    """The islands below a vertex (itself, if it is one): they are numbered lo .. hi - 1."""
     lo = vertex
     hi = vertex + 1
     for _ in range(w.ti[vertex, at.LEVEL] - 1):
         lo = w.ti[lo, at.CHILD_LO]
         hi = w.ti[hi - 1, at.CHILD_HI]
+    return lo, hi
+
+
+@njit
+def _take_whole(w: World, fr: I8, vertex: int, size: int) -> int:
+    """Pick every free GPU below ``vertex``; returns the new pick count."""
+    lo, hi = islands_below(w, vertex)
     for v in range(lo, hi):
         if fr[v] > 0:
             size = add_pick(w.pk, size, v, fr[v])
