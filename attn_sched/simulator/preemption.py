@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.allocation import start, stop
+from attn_sched.simulator.allocation import add_released, start, stop
 from attn_sched.simulator.fitting import job_fits
 from attn_sched.simulator.placement import choose_type, fits, remaining_estimate
 from attn_sched.simulator.placing import place_by
@@ -173,14 +173,7 @@ def _would_fit(w: World, live: int, chosen: at.I8, gpu_type: int, need: int) -> 
     for i in range(live):
         job = w.th[i]
         if w.ji[job, at.STATUS] == at.RUNNING and w.ji[job, at.PLACED] == gpu_type and chosen[i] != gpu_type:
-            e = w.ji[job, at.ENTRY]
-            while e >= 0:
-                v = w.en[e, at.E_VERTEX]
-                if w.ti[v, at.LEVEL] == 1:
-                    while v >= 0:
-                        free[v] += w.en[e, at.E_COUNT]
-                        v = w.ti[v, at.PARENT]
-                e = w.en[e, at.E_NEXT]
+            add_released(w, free, job)
     return fits(w, free, gpu_type, need)
 
 

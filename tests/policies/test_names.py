@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from attn_sched.policies import (
     register_placement,
     split_policy_list,
 )
-from attn_sched.policies.registry import ORDERINGS, PLACEMENTS
 from attn_sched.simulator import layout as at
 
 # The names of the design, but for those of searchers, of what is tuned, and of what is learned.
@@ -27,17 +25,6 @@ QUEUEINGS = ("strict", "skip", "commit", "easy")
 PLACEMENT_NAMES = ("random", "first-fit", "load-balance", "best-fit", "topo-best-fit", "tiresias-skew", "lwf",
                    "contention")  # fmt: skip
 ALIASES = {"fifo-skip": "fifo:skip+topo-best-fit", "easy": "fifo:easy+topo-best-fit"}
-
-
-@pytest.fixture
-def clean() -> Iterator[None]:
-    """Forget the rules that a test registers."""
-    orderings, placements = set(ORDERINGS.parts), set(PLACEMENTS.parts)
-    yield
-    for name in set(ORDERINGS.parts) - orderings:
-        ORDERINGS.remove(name)
-    for name in set(PLACEMENTS.parts) - placements:
-        PLACEMENTS.remove(name)
 
 
 def refused(name: str) -> str:

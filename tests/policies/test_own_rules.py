@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,6 @@ from tests.simulator.drawn import Replay, replays, runs_of
 DOCS = Path(__file__).parents[2] / "docs" / "own-rules.md"
 OFF = SimOptions(comm=False)
 JOBS = make_jobs([0, 0, 1, 2], [5, 3, 4, 1], [2, 2, 3, 4], user=[0, 1, 0, 1], grad_bytes=1e8)
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Forget the rules that a test registers."""
-    orderings, placements = set(ORDERINGS.parts), set(PLACEMENTS.parts)
-    yield
-    for name in set(ORDERINGS.parts) - orderings:
-        ORDERINGS.remove(name)
-    for name in set(PLACEMENTS.parts) - placements:
-        PLACEMENTS.remove(name)
 
 
 def run(replay: Replay, policy: str) -> Schedule:
