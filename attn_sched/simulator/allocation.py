@@ -22,22 +22,23 @@ def sync_user(w: World, user: int) -> None:
 
 
 @njit
-def add_free(w: World, row: I8, island: int, count: int) -> None:
-    """Add ``count`` free GPUs (negative: take them) to an island and all above it in ``row``, one type's counts."""
+def _take(w: World, gpu_type: int, island: int, count: int) -> None:
     v = island
     while v >= 0:
-        row[v] += count
+        w.free[gpu_type, v] -= count
         v = w.ti[v, at.PARENT]
 
 
 @njit
 def add_released(w: World, row: I8, job: int) -> None:
-    """Add the GPUs a running ``job`` holds to ``row``, the free counts of its type, as if it had ended."""
+    """Add the GPUs a running ``job`` holds to ``row``, a copy of the free counts of its type, as if it had ended."""
     e = w.ji[job, at.ENTRY]
     while e >= 0:
         v = w.en[e, at.E_VERTEX]
         if w.ti[v, at.LEVEL] == 1:
-            add_free(w, row, v, w.en[e, at.E_COUNT])
+            while v >= 0:
+                row[v] += w.en[e, at.E_COUNT]
+                v = w.ti[v, at.PARENT]
         e = w.en[e, at.E_NEXT]
 
 
@@ -113,7 +114,7 @@ def start(w: World, job: int, gpu_type: int, size: int) -> None:
     single = size == 1 and (need == 1 or not comm)
     if single:
         island = w.pk[0, 0]
-        add_free(w, w.free[gpu_type], island, -need)
+        _take(w, gpu_type, island, need)
         e = _new_entry(w, job, island, need)
         if w.ci[at.RECORD]:
             _record(w, job, e)
@@ -141,7 +142,7 @@ def start(w: World, job: int, gpu_type: int, size: int) -> None:
 def _start_gang(w: World, job: int, gpu_type: int, size: int) -> None:
     need = w.ji[job, at.GPUS]
     for i in range(size):
-        add_free(w, w.free[gpu_type], w.pk[i, 0], -w.pk[i, 1])
+        _take(w, gpu_type, w.pk[i, 0], w.pk[i, 1])
     touched = links.touch(w, size)
     links.path(w, touched, need, 1, w.pf)
     comm = w.ci[at.COMM] != 0
@@ -199,7 +200,7 @@ def stop(w: World, job: int) -> None:
         v = w.en[e, at.E_VERTEX]
         count = w.en[e, at.E_COUNT]
         if w.ti[v, at.LEVEL] == 1:
-            add_free(w, w.free[gpu_type], v, count)
+            _take(w, gpu_type, v, -count)
             s = w.en[e, at.E_SEG]
             if s >= 0:
                 w.sgf[s, 1] = now

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.allocation import add_free, stop
+from attn_sched.simulator.allocation import stop
 from attn_sched.simulator.fitting import job_fits
 from attn_sched.simulator.heaps import heap_remove
 from attn_sched.simulator.splitting import islands_below
@@ -232,7 +232,10 @@ def _change(w: World, vertex: int, up: bool) -> None:
 @njit
 def _offer(w: World, island: int, sign: int) -> None:
     for t in range(w.cap.shape[0]):
-        add_free(w, w.free[t], island, sign * w.cap[t, island])
+        v = island
+        while v >= 0:
+            w.free[t, v] += sign * w.cap[t, island]
+            v = w.ti[v, at.PARENT]
 
 
 @njit

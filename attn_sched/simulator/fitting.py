@@ -10,16 +10,15 @@ import numpy as np
 from attn_sched.jit import njit
 from attn_sched.simulator import contention, links
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.layout import I8
 from attn_sched.simulator.placement import choose_type, fits, topo_best_fit
 from attn_sched.simulator.state import World
 
 
 @njit
-def types_fit(w: World, free: I8, types: int, need: int) -> bool:
-    """Whether a gang fits the free counts ``free[T, V]`` by the placement rule in force, on one of its GPU types."""
-    for t in range(free.shape[0]):
-        if (types >> t) & 1 and fits(w, free[t], t, need):
+def types_fit(w: World, types: int, need: int) -> bool:
+    """Whether a gang fits now under the placement rule in force, on one of its allowed GPU types."""
+    for t in range(w.free.shape[0]):
+        if (types >> t) & 1 and fits(w, w.free[t], t, need):
             return True
     return False
 
@@ -27,14 +26,18 @@ def types_fit(w: World, free: I8, types: int, need: int) -> bool:
 @njit
 def job_fits(w: World, job: int) -> bool:
     """Whether ``job`` fits now under the placement rule in force."""
-    return class_fits(w, w.ji[job, at.FIT])
+    if w.ci[at.PLACEMENT] != at.BEST_FIT:
+        return types_fit(w, w.ji[job, at.TYPES], w.ji[job, at.GPUS])
+    f = w.ji[job, at.FIT]
+    _refresh(w, f)
+    return w.fi[f, at.F_FITS] != 0
 
 
 @njit
 def class_fits(w: World, f: int) -> bool:
     """As ``job_fits``, for all jobs of a fit class."""
     if w.ci[at.PLACEMENT] != at.BEST_FIT:
-        return types_fit(w, w.free, w.fi[f, at.F_TYPES], w.fi[f, at.F_GPUS])
+        return types_fit(w, w.fi[f, at.F_TYPES], w.fi[f, at.F_GPUS])
     _refresh(w, f)
     return w.fi[f, at.F_FITS] != 0
 
@@ -43,7 +46,7 @@ def class_fits(w: World, f: int) -> bool:
 def _refresh(w: World, f: int) -> None:
     if w.fi[f, at.F_VERSION] != w.si[at.VERSION]:
         w.fi[f, at.F_VERSION] = w.si[at.VERSION]
-        w.fi[f, at.F_FITS] = types_fit(w, w.free, w.fi[f, at.F_TYPES], w.fi[f, at.F_GPUS])
+        w.fi[f, at.F_FITS] = types_fit(w, w.fi[f, at.F_TYPES], w.fi[f, at.F_GPUS])
         w.fi[f, at.F_CROSSED] = -1  # the path is worked out when it is asked for
 
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.allocation import add_free, start
+from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
 from attn_sched.simulator.fitting import best_path, best_slowdown, job_fits, placed_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.placement import choose_type, fits
 from attn_sched.simulator.placing import merge_picks, place
 from attn_sched.simulator.preemption import reschedule
-from attn_sched.simulator.selection import guard_limit, next_start, pick
+from attn_sched.simulator.selection import guard_limit, next_start
 from attn_sched.simulator.splitting import split
 from attn_sched.simulator.state import World, world_at
 from attn_sched.simulator.waiting import window_jobs
@@ -89,12 +89,10 @@ def _begin(w: World, job: int) -> bool:
         w.si[at.PICK_LEFT] = w.ji[job, at.GPUS]
         w.si[at.PICK_TYPE] = -1
         w.si[at.N_PICKS] = 0
-        w.si[at.PHASE] = at.PLACE_PHASE
-        if rule == at.PLACE_AGENT:
-            w.si[at.PHASE] = at.UNIT_PHASE
-            # What the job's best placement looked like before its picks took GPUs; for the observation.
-            w.si[at.PICK_LEVEL] = best_path(w, w.ji[job, at.FIT])
-            w.sf[at.PICK_SLOWDOWN] = best_slowdown(w, job)
+        # What the job's best placement looked like before its picks took GPUs; for the observation.
+        w.si[at.PICK_LEVEL] = best_path(w, w.ji[job, at.FIT])
+        w.sf[at.PICK_SLOWDOWN] = best_slowdown(w, job)
+        w.si[at.PHASE] = at.UNIT_PHASE if rule == at.PLACE_AGENT else at.PLACE_PHASE
         return False
     start(w, job, w.si[at.PICK_TYPE], w.si[at.N_PICKS])
     return True
@@ -113,7 +111,9 @@ def _ask_agent(w: World) -> int:
     must, limit = guard_limit(w)
     w.sf[at.SHADOW] = limit
     if must >= 0:
-        pick(w, must)
+        size, gpu_type = place(w, must)
+        si[at.N_PICKS] = size
+        si[at.PICK_TYPE] = gpu_type
         if not _begin(w, must):
             return si[at.PHASE]
         si[at.PICK_JOB] = must
@@ -210,7 +210,9 @@ def apply_job(w: World, window: I8, action: int) -> bool:
     si[at.DECISIONS] += 1
     si[at.PHASE] = at.DONE_PHASE
     if w.ci[at.PLACEMENT] != at.PLACE_AGENT and w.ci[at.PLACEMENT] != at.PLACE_CALLED:
-        pick(w, job)
+        size, gpu_type = place(w, job)
+        si[at.N_PICKS] = size
+        si[at.PICK_TYPE] = gpu_type
     _begin(w, job)
     return True
 
@@ -273,7 +275,10 @@ def single_free(w: World, units: I8, unit: int) -> bool:
 @njit
 def _reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
     for i in range(first, last):
-        add_free(w, w.free[gpu_type], w.pk[i, 0], -sign * w.pk[i, 1])
+        v = w.pk[i, 0]
+        while v >= 0:
+            w.free[gpu_type, v] -= sign * w.pk[i, 1]
+            v = w.ti[v, at.PARENT]
 
 
 @njit

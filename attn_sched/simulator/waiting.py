@@ -91,12 +91,14 @@ def enqueue(w: World, job: int) -> None:
     w.si[at.N_WAITING] += 1
     w.ui[w.ji[job, at.USER], at.U_WAITING] += 1
     w.sf[at.WAIT_SUM] += now - w.jf[job, at.SUBMIT]
-    ripe = False
+    ripe = True
     if w.ci[at.HOLD]:
         ripe = now >= w.jf[job, at.DEADLINE]
         if not ripe:
             heap_push(w.th, w.jf, w.ji, at.DEADLINE, at.TPOS, at.FIRST, w.si[at.N_TIMERS], job)
             w.si[at.N_TIMERS] += 1
+    else:
+        ripe = False
     if w.ci[at.CLASSED]:
         class_push(w, job, ripe)
 
