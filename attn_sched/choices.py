@@ -14,6 +14,7 @@ LOAD_BY = ("stretch", "thin")  # workload.load
 LATER = ("same", "steady")  # workload.load
 FAMILIES = ("philly", "helios", "pai", "acme")  # workload.synthetic
 OVERSIZED = ("drop", "clip", "refuse")  # simulator.fit
+FAIRNESS = ("wait", "jain", "worst-user")  # agents.rewards
 CONTENTION = ("none", "equal", "maxmin")  # simulator.options
 ALLREDUCE = ("ring", "hierarchical")  # simulator.options
 

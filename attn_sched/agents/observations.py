@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, MAX_LEVEL, UNIT_FEATURES
+from attn_sched.agents.rewards import DEFAULT_WEIGHTS
+from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, MAX_LEVEL, UNIT_FEATURES, UNIT_GROUPS
+from attn_sched.cluster import Cluster
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator import links
@@ -22,6 +24,7 @@ from attn_sched.simulator.state import World, world_at
 
 F4 = npt.NDArray[np.float32]
 I1 = npt.NDArray[np.int8]
+I2 = npt.NDArray[np.int16]
 
 # Places of the features in their rows; the names are in ``schema``.
 (_WAIT, _ESTIMATE, _RATIO, _GPUS, _BYTES, _COMM, _FITS, _LEVEL) = range(8)
@@ -218,15 +221,14 @@ def observe(
     for i in range(waiting):
         job = window[i]
         asked += w.ji[job, at.GPUS]
-        if not placing:
-            legal = job_legal(w, job)
-            any_legal = any_legal or legal
-            observe_job(w, job, legal, static, jobs[i])
-            jobs[i, _AGE] = 1.0 - i / max(1, waiting - 1)
-            job_mask[i] = 1 if legal else 0
-    shown = 0 if placing else waiting  # the GPU agent sees the job it places, not the queue
-    jobs[shown:] = 0.0
-    job_mask[shown:size] = 0
+        # While a gang is being placed its picks have taken GPUs: whether others fit is not asked.
+        legal = not placing and job_legal(w, job)
+        any_legal = any_legal or legal
+        observe_job(w, job, legal, static, jobs[i])
+        jobs[i, _AGE] = 1.0 - i / max(1, waiting - 1)
+        job_mask[i] = 1 if legal else 0
+    jobs[waiting:] = 0.0
+    job_mask[waiting:size] = 0
     job_mask[size] = 1 if not placing and (hold_legal(w) or not any_legal) else 0
     chosen[:] = 0.0
     if placing:
@@ -276,6 +278,15 @@ def observe_all(
             chosen[b] = 0.0
 
 
+def unit_groups(cluster: Cluster, units: I8) -> I2:
+    """Ids of the vertices a unit lies in, i2[U, UNIT_GROUPS]; past the root, the root."""
+    rows = [units]
+    for _ in range(UNIT_GROUPS - 1):
+        above = cluster.parent[rows[-1]]
+        rows.append(np.where(above < 0, rows[-1], above).astype(np.int64))
+    return np.stack(rows, axis=1).astype(np.int16)
+
+
 class Observations:
     """The observations of an engine's B clusters, refilled in place by ``update``.
 
@@ -288,7 +299,7 @@ class Observations:
         self.engine = engine
         self.jobs: F4 = np.zeros(
             (batch, window, len(JOB_FEATURES)), np.float32
-        )  # [B, K, :] for the job agent: waiting jobs; zero rows pad
+        )  # [B, K, :] waiting jobs; zero rows pad, and no job's row is zero (estimates are at least a second)
         self.job_mask: I1 = np.zeros(
             (batch, window + 1), np.int8
         )  # [B, K + 1] legal answers of a job agent; last: HOLD
@@ -296,7 +307,7 @@ class Observations:
         self.unit_mask: I1 = np.zeros((batch, len(engine.units)), np.int8)  # [B, U] legal answers of a GPU agent
         self.glob: F4 = np.zeros((batch, len(GLOBAL_FEATURES)), np.float32)  # [B, :]
         self.chosen: F4 = np.zeros((batch, len(JOB_FEATURES)), np.float32)  # [B, :] the job whose gang is being placed
-        self.weights: F4 = np.tile(np.array([1.0, 0.5, 0.25], np.float32), (batch, 1))  # [B, 3] objective weights
+        self.weights: F4 = np.tile(np.array(DEFAULT_WEIGHTS, np.float32), (batch, 1))  # [B, 3] objective weights
         self._static: F4 = np.zeros((batch, engine.batch.arrays["ji"].shape[1], 4), np.float32)
         for b in range(batch):
             static_features(engine.view(b), self._static[b])
@@ -305,6 +316,16 @@ class Observations:
         above = cluster.ancestor(level)
         first = {int(vertex): u for u, vertex in reversed(list(enumerate(engine.units)))}
         self.unit_of: I8 = np.array([first[int(vertex)] for vertex in above], dtype=np.int64)  # [I] unit of each island
+
+        self.groups: I2 = unit_groups(cluster, engine.units)  # [U, UNIT_GROUPS]; see ``schema``
+
+    def reset(self, b: int) -> None:
+        """Cluster ``b`` has started anew with another workload."""
+        rows = self.engine.batch.arrays["ji"].shape[1]
+        if rows > self._static.shape[1]:
+            more = rows - self._static.shape[1]
+            self._static = np.pad(self._static, ((0, 0), (0, more), (0, 0)))
+        static_features(self.engine.view(b), self._static[b])
 
     def update(self, ask: Ask) -> None:
         """Fill all arrays for the decisions that ``ask`` waits for."""

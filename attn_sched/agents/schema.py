@@ -8,6 +8,8 @@ from __future__ import annotations
 
 FEATURES_VERSION = 1
 
+AGENTS = ("job", "gpu")  # the job agent picks a waiting job or holds; the GPU agent picks units for its gang
+
 MAX_LEVEL = (
     5  # one-hot places for the level a job can be placed at: inside one island, across islands, nodes, racks, ...
 )
@@ -54,4 +56,23 @@ GLOBAL_FEATURES = (
     "weight_completion",  # objective weights
     "weight_fairness",
     "weight_communication",
+)
+
+# Columns of the ids of a unit's groups, from near to far: itself (for single GPUs: their island), the vertex above it
+# and the one above that. Two units are as far apart as groups in which they differ.
+UNIT_GROUPS = 3
+
+# What the critics see in training and the agents never do: what is still to come of an episode, and what its rewards are
+# divided by. Without it most of what a return varies by is out of a critic's sight. Zeros where there is no episode.
+OUTLOOK_FEATURES = (
+    "to_come",  # share of the episode's jobs that are still to arrive
+    "arrivals_end",  # seconds until the last arrival, log
+    "load_to_come",  # work still to arrive over what the cluster can do until the last arrival, log1p
+    "next_load",  # the same of the next 16 arrivals
+    "running",  # seconds of work left in running jobs on all GPUs, log
+    "completion_scale",  # reference cost per job, log
+    "fairness_scale",
+    "communication_scale",
+    "costs_completion",  # of the episode so far, in units of the reference
+    "costs_fairness",
 )

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "policies": ("attn_sched.cli.policies", "policies", "List the scheduling policies."),
     "simulate": ("attn_sched.cli.simulate", "simulate", "Replay a trace under one policy."),
     "traces": ("attn_sched.cli.traces", "traces", "Inspect, convert and synthesise traces."),
+    "train": ("attn_sched.cli.train", "train", "Learn scheduling agents from logs."),
 }
 
 

@@ -70,7 +70,7 @@ def compare(
     from attn_sched.evaluation.comparison import ComparisonPlan
     from attn_sched.evaluation.comparison import compare as run
     from attn_sched.evaluation.results import write_results
-    from attn_sched.policies import parse_policy, split_policy_list
+    from attn_sched.policies import check_policy, parse_policy, split_policy_list
 
     names = tuple(name.strip() for name in split_policy_list(policies))
     for name in names:
@@ -87,6 +87,8 @@ def compare(
         workload=options.workload,
     )
     cluster = load_cluster(options.cluster_spec)
+    for name in names:
+        check_policy(name, cluster)
     kept = kept_workload(trace, cluster, options.workload)
     replays = len(plan.policies) * len(plan.loads) * len(plan.bounds(len(kept.submit_s)))
     with progress_bar(f"{replays} replays", replays) as advance:

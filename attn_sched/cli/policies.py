@@ -9,7 +9,7 @@ import click
 
 @click.group()
 def policies() -> None:
-    """The orderings, queueings and placements that policy names combine."""
+    """The orderings, queueings, placements and trained weights that policy names combine."""
 
 
 @policies.command("list")
@@ -17,7 +17,7 @@ def policies() -> None:
 def list_command(as_json: bool) -> None:
     """Every part with one line and its source."""
     from attn_sched.policies import list_policies
-    from attn_sched.policies.names import SHAPE
+    from attn_sched.policies.names import LEARNED_SHAPE, SHAPE
 
     rows = list_policies()
     if as_json:
@@ -31,6 +31,7 @@ def list_command(as_json: bool) -> None:
 
     console = Console(highlight=False)
     console.print(escape(f"A policy is {SHAPE}."))
+    console.print(escape(f"Learned parts stand in the same places: {LEARNED_SHAPE}; NAME is listed here, or a path."))
     console.print(
         "Without a placement it is topo-best-fit; without a queueing, strict for fifo and skip for the others.\n"
     )

@@ -18,7 +18,7 @@ from attn_sched.files import check_outputs
 if TYPE_CHECKING:
     from attn_sched.simulator.options import SimOptions
 
-LONGEST_POLICY = 200  # characters of a policy's name
+LONGEST_POLICY = 500  # characters of a policy's name, which may hold a path
 
 F = TypeVar("F", bound=Callable[..., Any])
 

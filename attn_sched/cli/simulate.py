@@ -21,14 +21,32 @@ EXPLAINED_WIDTH = 120  # columns of a terminal that has room for the definitions
 
 @click.command()
 @click.argument("trace", metavar="TRACE")
-@click.option("--policy", required=True, metavar="P", help="ORDER[:QUEUEING]+PLACEMENT[+hold(theta,patience)].")
+@click.option(
+    "--policy",
+    required=True,
+    metavar="P",
+    help="A policy, for example sjf+topo-best-fit or agents:NAME; see `attn-sched policies list`.",
+)
 @click.option("--load", type=float, metavar="R", help="Scale arrivals to an offered load [default: as recorded].")
 @click.option("--window", "window_text", metavar="A:B", help="Count the kept jobs A..B-1 only, the cluster warmed up.")
 @click.option("--out", metavar="FILE", help="Write the schedule as Parquet, one row a job.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option(
+    "--explain",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show the agents' N-th decision and what is behind it instead of metrics.",
+)
 @replay_options
 def simulate(
-    trace: str, policy: str, load: float | None, window_text: str | None, out: str | None, as_json: bool, **shared: Any
+    trace: str,
+    policy: str,
+    load: float | None,
+    window_text: str | None,
+    out: str | None,
+    as_json: bool,
+    explain: int | None,
+    **shared: Any,
 ) -> None:
     """Replay TRACE (any readable log, or a Parquet table made by `traces convert`) under one policy."""
     options = gather(shared)
@@ -37,19 +55,31 @@ def simulate(
         check_load(load)
     if bounds is None and options.warmup is not None:
         raise InputError("warms up a window, and there is none", field="warmup", expected="--window A:B with it")
+    if explain is not None and out is not None:
+        raise InputError("stops at a decision and leaves no schedule", field="explain", expected="no --out with it")
     check_files(trace, options.cluster_spec, out=out)
 
     # Imported after the cheap checks: these load the engine.
     from attn_sched.cluster import load_cluster
     from attn_sched.evaluation.metrics import evaluate
-    from attn_sched.policies import parse_policy
+    from attn_sched.policies import check_policy, explain_decision, parse_policy
     from attn_sched.policies import simulate as replay
 
     check_policy_name(policy)
     parse_policy(policy)
     cluster = load_cluster(options.cluster_spec)
+    check_policy(policy, cluster)
     kept = kept_workload(trace, cluster, options.workload)
     workload = cut(kept, cluster, options.workload, bounds=bounds, warmup=options.warmup, load=load)
+    if explain is not None:
+        explained = explain_decision(workload, cluster, policy, explain, options.simulation)
+        if as_json:
+            click.echo(json.dumps({"policy": policy, **explained.as_dict()}, allow_nan=False))
+        else:
+            from attn_sched.cli.explanation import print_explanation
+
+            print_explanation(explained, policy)
+        return
     with progress_bar(policy, 1.0) as advance:
         schedule = replay(workload, cluster, policy, options.simulation, progress=advance)
     values = evaluate(schedule, starved_after_s=options.starved_after_s)

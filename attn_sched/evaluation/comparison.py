@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ from attn_sched.evaluation.gantt import Gantt, draw_range, gantt_of
 from attn_sched.evaluation.metrics import RATIOS, STARVED_AFTER_S, Value, evaluate
 from attn_sched.evaluation.outcomes import counted_outcomes
 from attn_sched.evaluation.registry import METRICS, TIMING_KEYS, Metric
-from attn_sched.evaluation.setup import WINDOW_JOBS, WorkloadSpec, check_load, check_warmup, cut
+from attn_sched.evaluation.setup import WINDOW_JOBS, WorkloadSpec, check_load, check_warmup
 from attn_sched.evaluation.statistics import (
     Estimate,
     batch_means,
@@ -27,6 +27,7 @@ from attn_sched.evaluation.statistics import (
     paired_batch_difference,
     paired_difference,
 )
+from attn_sched.workload.windows import spread_windows
 
 if TYPE_CHECKING:
     from attn_sched.cluster import Cluster
@@ -94,24 +95,7 @@ class ComparisonPlan:
         """
         if self.windows is None:
             return [None]
-        size = self.window_jobs
-        last = jobs - size
-        if last < 0:
-            raise InputError(
-                f"windows of {size} jobs do not fit a workload of {jobs:,}",
-                field="window-jobs",
-                expected=f"at most {jobs:,}",
-            )
-        if self.windows > last + 1:
-            raise InputError(
-                f"{self.windows:,} different windows of {size} jobs do not fit a workload of {jobs:,}",
-                field="windows",
-                expected=f"at most {last + 1:,}",
-            )
-        # The first window leaves room for its warm-up unless that would push the windows into one another.
-        first = min(self.wanted_warmup, max(0, last - size * (self.windows - 1)))
-        starts = np.linspace(first, last, self.windows) if self.windows > 1 else np.array([(first + last) / 2])
-        return [(int(start), int(start) + size) for start in np.floor(starts).astype(int)]
+        return list(spread_windows(jobs, self.windows, self.window_jobs, self.wanted_warmup))
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,52 +258,6 @@ def reduce(
     )
 
 
-@dataclass(frozen=True)
-class _Task:
-    load: float | None
-    bounds: Bounds
-    policy: str
-    draw: bool
-
-
-@dataclass(eq=False)
-class _Runner:
-    """Replays tasks over one kept workload; remembers the last cut, since a window's policies follow one another."""
-
-    kept: Workload
-    cluster: Cluster
-    plan: ComparisonPlan
-    options: SimOptions
-    _cut: tuple[tuple[Bounds, float | None], Workload] | None = None
-
-    def run(self, task: _Task, progress: Callable[[float], None] | None = None) -> WindowResult:
-        from attn_sched.policies import simulate
-
-        key = (task.bounds, task.load)
-        if self._cut is None or self._cut[0] != key:
-            spec, warmup = self.plan.workload, self.plan.warmup
-            self._cut = key, cut(self.kept, self.cluster, spec, bounds=task.bounds, warmup=warmup, load=task.load)
-        workload = self._cut[1]
-        schedule = simulate(workload, self.cluster, task.policy, self.options, progress=progress)
-        # A thinned window counts jobs of a longer stretch than the plan's.
-        place = None if task.bounds is None else workload.info["window"]
-        bounds = None if place is None else (place["first"], place["last"])
-        return reduce(schedule, bounds, starved_after_s=self.plan.starved_after_s, draw=task.draw)
-
-
-_worker: _Runner | None = None
-
-
-def _start_worker(runner: _Runner) -> None:
-    global _worker  # one runner a process, so that the workload travels once and not with every task
-    _worker = runner
-
-
-def _work(task: _Task) -> WindowResult:
-    assert _worker is not None
-    return _worker.run(task)
-
-
 def compare(
     kept: Workload,
     cluster: Cluster,
@@ -333,24 +271,27 @@ def compare(
 
     Args:
         kept: jobs that the cluster can run, not yet cut or scaled.
-        processes: replays at a time, each in a process of its own; results do not depend on it.
+        processes: replays at a time, each in a process of its own; results do not depend on it. One process replays
+            the windows of a learned policy side by side.
         progress: told the number of replays done, fractions included.
 
     Raises:
         InputError: windows that do not fit the workload; whatever a policy refuses.
     """
+    from attn_sched.evaluation.replays import Runner, Task, run_all
+
     bounds = plan.bounds(len(kept.submit_s))
     preflight(kept, cluster, plan.policies, options)
     drawn = set(plan.policies[:GANTT_POLICIES])
     tasks = [
-        _Task(load, window, policy, load == plan.loads[0] and window == bounds[0] and policy in drawn)
+        Task(load, window, policy, load == plan.loads[0] and window == bounds[0] and policy in drawn)
         for load in plan.loads
         for window in bounds
         for policy in plan.policies
     ]
-    runner = _Runner(kept, cluster, plan, options)
+    runner = Runner(kept, cluster, plan, options)
     results: dict[tuple[float | None, str], list[WindowResult]] = {}
-    for task, result in zip(tasks, _run_all(runner, tasks, processes, progress), strict=True):
+    for task, result in zip(tasks, run_all(runner, tasks, processes, progress), strict=True):
         results.setdefault((task.load, task.policy), []).append(result)
     return Comparison(
         plan=plan,
@@ -379,20 +320,3 @@ def preflight(kept: Workload, cluster: Cluster, policies: Sequence[str], options
     sample = kept.select(np.sort(np.unique(shapes, axis=1, return_index=True)[1]))
     for policy in policies:
         simulate(sample, cluster, policy, options)
-
-
-def _run_all(
-    runner: _Runner, tasks: Sequence[_Task], processes: int, progress: Callable[[float], None] | None
-) -> Iterator[WindowResult]:
-    tell = progress or (lambda done: None)
-    if processes <= 1 or len(tasks) == 1:
-        for done, task in enumerate(tasks):
-            yield runner.run(task, lambda part, done=done: tell(done + min(max(part, 0.0), 1.0)))  # type: ignore[misc]
-            tell(done + 1)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(min(processes, len(tasks)), initializer=_start_worker, initargs=(runner,)) as pool:
-        for done, result in enumerate(pool.map(_work, tasks)):
-            tell(done + 1)
-            yield result

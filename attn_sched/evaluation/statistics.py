@@ -1,4 +1,7 @@
-"""Intervals: bootstrap over windows, paired differences, and batch means for one long replay. Everything is seeded."""
+"""Intervals: bootstrap over windows, paired differences, means over cells, and batch means for one long replay.
+
+Everything is seeded.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +65,10 @@ def _draws(units: int, seed: int, purpose: str) -> Floats:
     return generator.multinomial(units, np.full(units, 1.0 / units), size=RESAMPLES).astype(np.float64)
 
 
-def _interval(value: float, resampled: Floats, units: int) -> Estimate:
+def _interval(value: float, resampled: Floats, tail: float) -> Estimate:
     known = resampled[np.isfinite(resampled)]
     if known.size == 0:
         return Estimate(value)
-    tail = _tail(units)
     low, high = np.quantile(known, [tail, 1 - tail])
     # Resamples that round differently from the plain mean must not push it out of its own interval.
     return Estimate(value, min(float(low), value), max(float(high), value))
@@ -89,7 +91,7 @@ def bootstrap_ratio(top: Floats, bottom: Floats, *, seed: int = 0, purpose: str 
     draws = _draws(top.size, seed, purpose)
     with np.errstate(divide="ignore", invalid="ignore"):
         resampled = (draws @ top) / (draws @ bottom)
-    return _interval(value, resampled, top.size)
+    return _interval(value, resampled, _tail(top.size))
 
 
 def bootstrap_mean(values: Sequence[float | None] | Floats, *, seed: int = 0) -> Estimate:
@@ -133,4 +135,79 @@ def paired_batch_difference(
     draws = _draws(top.size, seed, "blocks")
     with np.errstate(divide="ignore", invalid="ignore"):
         resampled = (draws @ top) / (draws @ bottom) - (draws @ other_top) / (draws @ other_bottom)
-    return _interval(value, resampled, top.size)
+    return _interval(value, resampled, _tail(top.size))
+
+
+@lru_cache(maxsize=64)
+def _group_draws(group: str, units: int, seed: int) -> Floats:
+    """As :func:`_draws`, but ``units - 1`` of the units are drawn, and each group has a stream of its own."""
+    generator = stream(seed, f"bootstrap:cells:{group}:{units}")
+    return generator.multinomial(units - 1, np.full(units, 1.0 / units), size=RESAMPLES).astype(np.float64)
+
+
+@lru_cache(maxsize=64)
+def _student_tail(freedom: int) -> float:
+    """Tail probability of the normal distribution beyond Student's t of so many degrees of freedom."""
+    return NormalDist().cdf(-student_t(freedom + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class RatioCell:
+    """One cell of a mean over cells: a ratio of sums over its units.
+
+    Raises:
+        ValueError: different numbers of units.
+    """
+
+    top: Floats  # f8[units]; a unit that is NaN here or below is left out
+    bottom: Floats  # f8[units]
+    group: str = ""  # cells of one group have the same units, in the same order
+    least: float = 0.0  # the mean of bottom is taken as this at least
+
+    def __post_init__(self) -> None:
+        if self.top.shape != self.bottom.shape or self.top.ndim != 1:
+            raise ValueError(f"{self.top.shape} and {self.bottom.shape} are no pairs")
+
+    @property
+    def units(self) -> int:
+        """Units, those left out included."""
+        return int(self.top.size)
+
+    def ratio(self, draws: Floats) -> Floats:
+        """f8[R]: ratio of the sums in which unit u counts draws[r, u] times; inf or NaN where the bottom is 0."""
+        known = np.isfinite(self.top) & np.isfinite(self.bottom)
+        top, bottom = (np.where(known, values, 0.0) for values in (self.top, self.bottom))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio: Floats = (draws @ top) / np.maximum(draws @ bottom, self.least * (draws @ known))
+        return ratio
+
+
+def mean_of_ratios(cells: Sequence[RatioCell], *, seed: int = 0) -> Estimate:
+    """Mean over cells of their ratios, each weighing the same, with its interval from resampling units within groups.
+
+    Cells of one group are resampled together: they do well and badly in the same units, and to draw for each of them
+    alone would make the interval too narrow. Of the m units of a group m - 1 are drawn, so that the bootstrap has the
+    variance of the mean and not less (Rao and Wu, "Resampling inference with complex survey data", JASA 83(401), 1988);
+    quantiles are widened as Student's t widens those of the normal distribution, at the sum of the m - 1 as degrees of
+    freedom. There is no interval where all groups together have fewer than ``MIN_UNITS`` units, or one has a single
+    one. NaN without cells.
+
+    Args:
+        cells: One or more; those of a group have equally many units.
+        seed: Fixes the resamples, together with name and units of a group.
+
+    Raises:
+        ValueError: cells of a group have different numbers of units.
+    """
+    if not cells:
+        return Estimate(float("nan"))
+    units: dict[str, int] = {}
+    for cell in cells:
+        if units.setdefault(cell.group, cell.units) != cell.units:
+            raise ValueError(f"cells of {cell.group!r} have {units[cell.group]} and {cell.units} units")
+    value = float(np.mean([cell.ratio(np.ones((1, cell.units)))[0] for cell in cells]))
+    if sum(units.values()) < MIN_UNITS or min(units.values()) < 2:
+        return Estimate(value)
+    draws = {group: _group_draws(group, size, seed) for group, size in units.items()}
+    resampled = np.mean([cell.ratio(draws[cell.group]) for cell in cells], axis=0)
+    return _interval(value, resampled, _student_tail(sum(size - 1 for size in units.values())))

@@ -19,6 +19,19 @@ CalledPlacement = Callable[[PlacementView], I8]
 
 
 @dataclass(frozen=True)
+class Learned:
+    """A part of a policy that was trained: which file answers for it. Nothing is loaded yet."""
+
+    kind: str  # one of LEARNED_KINDS
+    name: str  # released, or a path
+
+    @property
+    def text(self) -> str:
+        """As it stands in a policy's name."""
+        return TUNED if self.kind == self.name == TUNED else f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True)
 class Ordering:
     """Which waiting job comes first."""
 
@@ -30,6 +43,7 @@ class Ordering:
     called: CalledKeys | None = None
     queueing: int = at.SKIP  # when the name gives none
     preempt: int = at.NO_PREEMPTION
+    learned: Learned | None = None  # answers from outside; code is then AGENT
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,7 @@ class Placement:
     source: str
     code: int
     called: CalledPlacement | None = None
+    learned: Learned | None = None  # answers from outside; code is then PLACE_AGENT
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,8 @@ class Alias:
     meaning: str
 
 
+AGENTS, TUNED = LEARNED_KINDS = ("agents", "tuned")  # how the names of learned parts begin
+
 P = TypeVar("P", Ordering, Placement, Queueing, Alias)
 
 
@@ -83,6 +100,8 @@ class Registry(Generic[P]):
                 field=self.kind,
                 expected="a name without + : , ( ) or blanks",
             )
+        if part.name in LEARNED_KINDS:
+            raise InputError(f"{part.name!r} names learned policies", field=self.kind, expected="another name")
         self.parts[part.name] = part
 
     def get(self, name: str) -> P:

@@ -1,31 +1,35 @@
-"""Replaying a workload under a named policy."""
+"""Replaying workloads under a named policy."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
+from attn_sched.policies import learned
+from attn_sched.policies.called import answer_called
 from attn_sched.policies.names import Policy, parse_policy
-from attn_sched.policies.registry import check_keys
-from attn_sched.policies.views import PlacementView, QueueView
+from attn_sched.policies.views import PlacementView
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.engine import Engine, Progress
-from attn_sched.simulator.fitting import best_slowdown
 from attn_sched.simulator.layout import F8, I8
-from attn_sched.simulator.loop import apply_counts, choose_called_type, run
+from attn_sched.simulator.loop import run
 from attn_sched.simulator.options import SimOptions
 from attn_sched.simulator.rule import EngineRule
 from attn_sched.simulator.schedule import Schedule
-from attn_sched.simulator.state import World
 from attn_sched.simulator.world import check_workload
 from attn_sched.workload import Workload
 
 LATENCY_SAMPLES = 2000
 LATER_JOBS = 2000  # jobs after a window that are tried first
+MORE_LATER = 4  # times as many are tried next
+
+Source = Callable[[], Workload]
 
 
 def simulate(
@@ -40,24 +44,142 @@ def simulate(
     The same arguments give the same schedule to the last bit. Compilation is not part of ``Schedule.engine_s``.
 
     Raises:
-        InputError: unknown policy, a workload the cluster cannot run, or a user's rule that returned something
-        unusable.
+        InputError: unknown policy, a workload the cluster cannot run, learned parts that cannot be used, or a user's
+        rule that returned something unusable.
+    """
+    return simulate_many([workload], cluster, policy, options, progress)[0]
+
+
+def simulate_many(
+    workloads: Sequence[Workload],
+    cluster: Cluster,
+    policy: str,
+    options: SimOptions | None = None,
+    progress: Progress | None = None,
+) -> list[Schedule]:
+    """Replay each workload as :func:`simulate` does; the schedules are the same, and learned policies much quicker.
+
+    Args:
+        progress: told the number of replays done, fractions included.
+
+    Raises:
+        InputError: as :func:`simulate`.
+    """
+    return simulate_sources([partial(_itself, workload) for workload in workloads], cluster, policy, options, progress)
+
+
+def _itself(workload: Workload) -> Workload:
+    return workload
+
+
+def simulate_sources(
+    sources: Sequence[Source],
+    cluster: Cluster,
+    policy: str,
+    options: SimOptions | None = None,
+    progress: Progress | None = None,
+) -> list[Schedule]:
+    """As :func:`simulate_many`, of workloads that are made when their turn comes, and made again if need be.
+
+    A window of a long log carries all later jobs; many such are not to be held at once.
     """
     parsed = parse_policy(policy)
     options = options or SimOptions()
     if options.max_wait_s is not None and parsed.ordering.preempt:
         raise InputError("a starvation guard does not go with a preemptive policy", field="max-wait", expected="none")
-    check_workload(workload, cluster)
-    _compile(cluster, workload, parsed, options)
-    last = int(np.flatnonzero(workload.counted)[-1]) + 1 if workload.counted.any() else len(workload)
+    tell = progress or (lambda done: None)
+    if parsed.learned:
+        return _learned(sources, cluster, parsed, options, tell)
+    schedules: list[Schedule] = []
+    for done, source in enumerate(sources):
+        workload = source()
+        check_workload(workload, cluster)
+        if not done:
+            _compile(cluster, workload, parsed, options)
+        schedules.append(_ruled(workload, cluster, parsed, options, partial(_tell_share, tell, done, 1)))
+        tell(done + 1)
+    return schedules
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A workload with some of the jobs that arrive after its last counted one."""
+
+    workload: Workload
+    last: int  # jobs up to the last counted one
+    whole: bool  # no later job is left out
+
+    @classmethod
+    def of(cls, workload: Workload, later: int) -> _Attempt:
+        """A window's later arrivals matter only until its last counted job ends: some are tried, then more."""
+        last = int(np.flatnonzero(workload.counted)[-1]) + 1 if workload.counted.any() else len(workload)
+        if last + later >= len(workload):
+            return cls(workload, last, True)
+        return cls(workload.select(np.arange(last + later)), last, False)
+
+    def suffices(self, schedule: Schedule) -> bool:
+        """Whether the jobs left out arrive too late to matter."""
+        return self.whole or bool(np.nanmax(schedule.finish_s[: self.last]) < self.workload.submit_s[-1])
+
+
+def _ruled(workload: Workload, cluster: Cluster, parsed: Policy, options: SimOptions, progress: Progress) -> Schedule:
     later = LATER_JOBS
-    while last + later < len(workload):
-        # A window's later arrivals matter only until its last counted job ends: try with some, then with more.
-        schedule = _replay(workload.select(np.arange(last + later)), cluster, parsed, options, progress)
-        if np.nanmax(schedule.finish_s[:last]) < schedule.workload.submit_s[-1]:
+    while True:
+        attempt = _Attempt.of(workload, later)
+        schedule = _replay(attempt.workload, cluster, parsed, options, progress)
+        if attempt.suffices(schedule):
             return schedule
-        later *= 4
-    return _replay(workload, cluster, parsed, options, progress)
+        later *= MORE_LATER
+
+
+def _learned(
+    sources: Sequence[Source], cluster: Cluster, parsed: Policy, options: SimOptions, tell: Progress
+) -> list[Schedule]:
+    player = learned.load_player(parsed)
+    player.check(cluster)
+    found: dict[int, Schedule] = {}
+    waiting = list(range(len(sources)))
+    later, compiled = LATER_JOBS, False
+    while waiting:
+        again: list[int] = []
+        for batch in _batches(waiting, sources, cluster, later):
+            workloads = [attempt.workload for attempt in batch.values()]
+            if not compiled:
+                compiled = True
+                stand_in = replace(player, policy=_stand_in(parsed))
+                learned.replay_batch([_one_job(workloads[0])], cluster, stand_in, SimOptions(comm=options.comm))
+            share = partial(_tell_share, tell, len(found), len(batch))
+            schedules = learned.replay_batch(workloads, cluster, player, options, share)
+            for (k, attempt), schedule in zip(batch.items(), schedules, strict=True):
+                if attempt.suffices(schedule):
+                    found[k] = schedule
+                else:
+                    again.append(k)
+            tell(len(found))
+        waiting = again
+        later *= MORE_LATER
+    return [found[k] for k in range(len(sources))]
+
+
+def _tell_share(tell: Progress, done: int, size: int, part: float) -> None:
+    tell(done + size * part)
+
+
+def _batches(
+    numbers: Sequence[int], sources: Sequence[Source], cluster: Cluster, later: int
+) -> Iterator[dict[int, _Attempt]]:
+    """The workloads of these numbers with so many later jobs, as many at a time as go side by side."""
+    batch: dict[int, _Attempt] = {}
+    longest = 0
+    for k in numbers:
+        if batch and (len(batch) == learned.BATCH or (len(batch) + 1) * longest > learned.MOST_ROWS):
+            yield batch
+            batch, longest = {}, 0
+        workload = sources[k]()
+        check_workload(workload, cluster)
+        batch[k] = _Attempt.of(workload, later)
+        longest = max(longest, len(batch[k].workload))
+    yield batch
 
 
 def _replay(
@@ -71,7 +193,7 @@ def _replay(
         if phase == at.DONE_PHASE:
             break
         began = time.perf_counter()
-        _answer(engine, parsed, phase)
+        answer_called(engine, parsed, phase)
         took = time.perf_counter() - began
         engine.engine_s += took
         if len(latencies) < LATENCY_SAMPLES:
@@ -86,20 +208,25 @@ def _replay(
 
 
 def _compile(cluster: Cluster, workload: Workload, parsed: Policy, options: SimOptions) -> None:
-    """Replay one job, so that all that the policy needs is compiled or loaded before time is taken.
+    """Replay one job, so that all that the policy needs is compiled or loaded before time is taken."""
+    stand_in = _stand_in(parsed)
+    engine = Engine(cluster, [_one_job(workload)], stand_in.engine_rule(), SimOptions(comm=options.comm))
+    while (phase := engine.run()) != at.DONE_PHASE:
+        answer_called(engine, stand_in, phase)
 
-    Rules in Python are not called for that: stand-ins answer in their place.
-    """
-    one = workload.select(np.array([0])).replace(counted=np.array([True]))
+
+def _stand_in(parsed: Policy) -> Policy:
+    """The policy with stand-ins for rules in Python, which are not called only to have things compiled."""
     ordering, placement = parsed.ordering, parsed.placement
     if ordering.called is not None:
         ordering = replace(ordering, called=lambda queue: queue.submit_s)
     if placement.called is not None:
         placement = replace(placement, called=_any_free)
-    stand_in = replace(parsed, ordering=ordering, placement=placement)
-    engine = Engine(cluster, [one], stand_in.engine_rule(), SimOptions(comm=options.comm))
-    while (phase := engine.run()) != at.DONE_PHASE:
-        _answer(engine, stand_in, phase)
+    return replace(parsed, ordering=ordering, placement=placement)
+
+
+def _one_job(workload: Workload) -> Workload:
+    return workload.select(np.array([0])).replace(counted=np.array([True]))
 
 
 def _any_free(view: PlacementView) -> I8:
@@ -128,95 +255,3 @@ def _sample_latency(cluster: Cluster, workload: Workload, rule: EngineRule, opti
         if phase != -1:
             break
     return np.maximum(np.array(samples), 0.0)
-
-
-def _answer(engine: Engine, policy: Policy, phase: int) -> None:
-    """Let a user's own ordering or placement decide."""
-    w = engine.view(0)
-    if phase == at.KEYS_PHASE:
-        view = _queue_view(engine, w)
-        assert policy.ordering.called is not None
-        jobs = view.job.copy()  # the rule may write to what it is given
-        w.jf[jobs, at.KEY] = check_keys(policy.ordering.called(view), len(jobs), policy.ordering.name)
-        w.si[at.ASKED] = 1
-    elif phase == at.PLACE_PHASE:
-        _place(engine, w, policy)
-
-
-def _waiting(w: World) -> np.ndarray:
-    return np.flatnonzero(w.ji[: int(w.si[at.N_JOBS]), at.STATUS] == at.WAITING).astype(np.int64)
-
-
-def _group_gpus(w: World, workload: Workload) -> I8:
-    """GPUs that running jobs of each group hold."""
-    held = np.flatnonzero((w.ji[: len(workload), at.STATUS] == at.RUNNING) & (workload.group >= 0))
-    counts = np.bincount(workload.group[held], weights=w.ji[held, at.GPUS], minlength=len(workload.group_names))
-    return counts.astype(np.int64)
-
-
-def _queue_view(engine: Engine, w: World) -> QueueView:
-    workload = engine.workloads[0]
-    jobs = _waiting(w)
-    now = float(w.sf[at.NOW])
-    slowdown = np.array([best_slowdown(w, int(job)) for job in jobs])
-    users = w.uf[:, at.U_GPU_TIME] + w.ui[:, at.U_GPUS] * (now - w.uf[:, at.U_SYNCED])
-    return QueueView(
-        now_s=now,
-        job=jobs,
-        submit_s=w.jf[jobs, at.SUBMIT],
-        wait_s=now - w.jf[jobs, at.SUBMIT],
-        estimate_s=w.jf[jobs, at.ESTIMATE],
-        num_gpus=w.ji[jobs, at.GPUS],
-        user=w.ji[jobs, at.USER],
-        group=workload.group[jobs].astype(np.int64),
-        priority=workload.priority[jobs].astype(np.int64),
-        fits=np.isfinite(slowdown).astype(np.int64),
-        best_slowdown=slowdown,
-        user_gpu_s=users,
-        group_gpus=_group_gpus(w, workload),
-        group_quota=np.array(workload.group_quota or [np.inf] * len(workload.group_names)),
-        free_gpus=int(w.free[:, -1].sum()),
-        workload=engine.workloads[0],
-        cluster=engine.cluster,
-    )
-
-
-def _place(engine: Engine, w: World, policy: Policy) -> None:
-    gpu_type = choose_called_type(w)
-    cluster = engine.cluster
-    lo, hi = int(cluster.level_off[cluster.node_level]), int(cluster.level_off[cluster.node_level + 1])
-    job = int(w.si[at.PICK_JOB])
-    need = int(w.ji[job, at.GPUS])
-    free = w.free[gpu_type, lo:hi].copy()
-    rack = cluster.parent[lo:hi] if cluster.node_level < cluster.num_levels else np.zeros(hi - lo, dtype=np.int32)
-    view = PlacementView(
-        now_s=float(w.sf[at.NOW]),
-        job=job,
-        num_gpus=need,
-        priority=int(engine.workloads[0].priority[job]),
-        free=free.copy(),
-        size=w.cap[gpu_type, lo:hi].copy(),
-        rack=rack - rack.min(),
-        workload=engine.workloads[0],
-        cluster=cluster,
-    )
-    assert policy.placement.called is not None
-    given = policy.placement.called(view)
-    name = policy.placement.name
-    try:
-        counts = np.asarray(given)
-    except ValueError:  # rows of different lengths
-        counts = np.empty(0, dtype=np.int64)
-    if counts.shape != free.shape or not np.issubdtype(counts.dtype, np.integer):
-        raise InputError(
-            f"the placement {name!r} returned {counts.dtype}{list(counts.shape)}",
-            field="policy",
-            expected=f"whole numbers, one for each of {len(free)} nodes",
-        )
-    if (counts < 0).any() or (counts > free).any() or counts.sum() != need:
-        raise InputError(
-            f"the placement {name!r} took {int(counts.sum())} GPUs for a gang of {need}, or some that are not free",
-            field="policy",
-            expected="free GPUs that add up to the gang",
-        )
-    apply_counts(w, counts.astype(np.int64))

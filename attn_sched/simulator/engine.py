@@ -79,6 +79,21 @@ class Engine:
         self._windows: I8 = np.full((len(self.workloads), window), -1, dtype=np.int64)
         self.engine_s = 0.0
 
+    def restart(self, b: int, workload: Workload) -> None:
+        """Start cluster ``b`` anew with another workload; the others run on. Handles made before must be made again.
+
+        Raises:
+            InputError: the cluster cannot replay it.
+            ValueError: a rule with keys, and a longer workload than any the engine was made with, or one whose keys
+            alone (or alone not) follow the order of submission.
+        """
+        one = make_world(self.cluster, [workload], self.rule, self.options, window=self.window)
+        if not np.array_equal(one.arrays["ci"], self.batch.arrays["ci"]):
+            raise ValueError("the keys of the workloads differ in whether they follow the order of submission")
+        self.batch.put(b, one)
+        self.workloads[b] = workload
+        set_ideal(self.view(b))
+
     def view(self, b: int) -> World:
         """The arrays of cluster ``b``, writable."""
         return self.batch.world(b)

@@ -118,6 +118,7 @@ def _complete(w: World, job: int) -> None:
     user = w.ji[job, at.USER]
     jct = w.jf[job, at.FINISH] - w.jf[job, at.SUBMIT]
     slowdown = max(1.0, jct / max(w.jf[job, at.DURATION], at.SLOWDOWN_FLOOR))
+    w.sf[at.DONE_EXCESS] += jct - w.jf[job, at.DURATION]
     w.uf[user, at.U_HELD] += w.jf[job, at.HELD]
     w.sf[at.ALL_HELD] += w.jf[job, at.HELD]
     w.si[at.ALL_FINISHED] += 1
@@ -177,6 +178,8 @@ def _cancel(w: World, job: int) -> None:
         return
     w.ji[job, at.STATUS] = at.CANCELLED
     w.jf[job, at.FINISH] = w.sf[at.NOW]
+    done = max(0.0, w.jf[job, at.DURATION] - w.jf[job, at.LEFT])
+    w.sf[at.DONE_EXCESS] += w.sf[at.NOW] - w.jf[job, at.SUBMIT] - done
     _left_system(w, job)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from attn_sched.jit import njit
 from attn_sched.simulator import contention, links
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.placement import choose_type, fits, topo_best_fit
+from attn_sched.simulator.placement import choose_type, fits, scattered, topo_best_fit
 from attn_sched.simulator.state import World
 
 
@@ -101,6 +101,22 @@ def placed_slowdown(w: World, job: int, size: int) -> float:
     slowdown = links.path_slowdown(w, job, w.pf, share)
     links.untouch(w)
     return slowdown
+
+
+@njit
+def scattered_slowdown(w: World, job: int) -> float:
+    """Slowdown of ``job`` now with its gang scattered, GPU by GPU over the islands from both ends (>= 1).
+
+    That crosses the highest level that free GPUs can cross: the worst of the feasible placements, but for what other
+    jobs do to single links.
+    """
+    need = w.ji[job, at.GPUS]
+    if not w.ci[at.COMM] or need <= 1:
+        return 1.0
+    gpu_type = choose_type(w, w.ji[job, at.TYPES], need)
+    if gpu_type < 0:
+        return np.inf
+    return placed_slowdown(w, job, scattered(w, w.free[gpu_type], need))
 
 
 @njit

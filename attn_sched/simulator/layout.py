@@ -66,7 +66,8 @@ U_GPU_TIME, U_SYNCED, U_SLOWDOWNS, U_HELD = range(4)
 UF_COLUMNS = 4
 U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
 
-# ---- sf[:]: scalars
+# ---- sf[:]: scalars. PICK_WORST: slowdown of the job being placed, were its gang scattered. Of jobs that have ended:
+# DONE_EXCESS, time in the system beyond the work done. COMM_PENALTY: see ``loop._charge``.
 (
     NOW,
     ACTIVE_INTEGRAL,
@@ -83,8 +84,11 @@ U_GPUS, U_WAITING, U_RUNNING, U_FINISHED = range(4)
     ALL_HELD,
     COUNT_FROM,
     PICK_SLOWDOWN,
-) = range(15)
-SF_COLUMNS = 15
+    PICK_WORST,
+    DONE_EXCESS,
+    COMM_PENALTY,
+) = range(18)
+SF_COLUMNS = 18
 # ---- si[:]
 (
     NEXT_ARRIVAL,
@@ -149,13 +153,12 @@ CF_COLUMNS = 7
     TOP_LEVEL,
     N_TYPES,
     SINGLE_EVENTS,
-    WINDOW,
     COST_BASE,
     PREEMPT,
     CLASSED,
     IN_ORDER,
-) = range(19)
-CI_COLUMNS = 19
+) = range(18)
+CI_COLUMNS = 18
 
 # ORDER
 STATIC, HRRN, WFP3, UNICEP, USER_FAIR, FTF, CALLED, AGENT, QSSF = range(9)

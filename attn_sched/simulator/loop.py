@@ -13,7 +13,7 @@ from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.allocation import start
 from attn_sched.simulator.events import advance, next_time, settle
-from attn_sched.simulator.fitting import best_path, best_slowdown, job_fits, placed_slowdown
+from attn_sched.simulator.fitting import best_path, best_slowdown, job_fits, placed_slowdown, scattered_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.placement import choose_type, fits
 from attn_sched.simulator.placing import merge_picks, place
@@ -21,7 +21,7 @@ from attn_sched.simulator.preemption import reschedule
 from attn_sched.simulator.selection import guard_limit, next_start
 from attn_sched.simulator.splitting import split
 from attn_sched.simulator.state import World, world_at
-from attn_sched.simulator.waiting import window_jobs
+from attn_sched.simulator.window import window_jobs
 
 
 @njit
@@ -85,17 +85,36 @@ def _begin(w: World, job: int) -> bool:
     """Start ``job`` on the picks, or let the GPU agent (or a Python placement) pick first: then False."""
     rule = w.ci[at.PLACEMENT]
     if rule == at.PLACE_AGENT or rule == at.PLACE_CALLED:
+        _weigh_pick(w, job)
         w.si[at.PICK_JOB] = job
         w.si[at.PICK_LEFT] = w.ji[job, at.GPUS]
         w.si[at.PICK_TYPE] = -1
         w.si[at.N_PICKS] = 0
-        # What the job's best placement looked like before its picks took GPUs; for the observation.
-        w.si[at.PICK_LEVEL] = best_path(w, w.ji[job, at.FIT])
-        w.sf[at.PICK_SLOWDOWN] = best_slowdown(w, job)
         w.si[at.PHASE] = at.UNIT_PHASE if rule == at.PLACE_AGENT else at.PLACE_PHASE
         return False
     start(w, job, w.si[at.PICK_TYPE], w.si[at.N_PICKS])
     return True
+
+
+@njit
+def _weigh_pick(w: World, job: int) -> None:
+    """Keep what the best and the most scattered placement of ``job`` look like before its picks take GPUs."""
+    w.si[at.PICK_LEVEL] = best_path(w, w.ji[job, at.FIT])
+    w.sf[at.PICK_SLOWDOWN] = best_slowdown(w, job)
+    w.sf[at.PICK_WORST] = scattered_slowdown(w, job)
+
+
+@njit
+def _charge(w: World, job: int) -> None:
+    """Add the penalty of the placement ``job`` has just started on: agents.md, "communication".
+
+    It is 0 on the best of the placements that were feasible and the job's GPU time (n d) on the most scattered one.
+    """
+    best = w.sf[at.PICK_SLOWDOWN]
+    worst = w.sf[at.PICK_WORST]
+    if worst > best:
+        share = (1.0 / w.jf[job, at.RATE] - best) / (worst - best)
+        w.sf[at.COMM_PENALTY] += min(1.0, max(0.0, share)) * w.ji[job, at.GPUS] * w.jf[job, at.DURATION]
 
 
 @njit
@@ -111,11 +130,13 @@ def _ask_agent(w: World) -> int:
     must, limit = guard_limit(w)
     w.sf[at.SHADOW] = limit
     if must >= 0:
+        _weigh_pick(w, must)
         size, gpu_type = place(w, must)
         si[at.N_PICKS] = size
         si[at.PICK_TYPE] = gpu_type
         if not _begin(w, must):
             return si[at.PHASE]
+        _charge(w, must)
         si[at.PICK_JOB] = must
         return at.DONE_PHASE
     if not _window_fits(w):
@@ -145,21 +166,10 @@ def hold_legal(w: World) -> bool:
 
 @njit
 def _window_fits(w: World) -> bool:
-    """Whether any job of the window may start now."""
-    size = w.ci[at.WINDOW]
-    waiting = w.si[at.N_WAITING]
-    oldest = waiting if waiting <= size else size - size // 2
-    job = w.si[at.Q_HEAD]
-    for _ in range(oldest):
-        if job_legal(w, job):
+    """Fill the window; whether any job of it may start now."""
+    for i in range(window_jobs(w, w.wj)):
+        if job_legal(w, w.wj[i]):
             return True
-        job = w.ji[job, at.NEXT]
-    if waiting > size:
-        job = w.si[at.Q_TAIL]
-        for _ in range(size // 2):
-            if job_legal(w, job):
-                return True
-            job = w.ji[job, at.PREV]
     return False
 
 
@@ -210,10 +220,12 @@ def apply_job(w: World, window: I8, action: int) -> bool:
     si[at.DECISIONS] += 1
     si[at.PHASE] = at.DONE_PHASE
     if w.ci[at.PLACEMENT] != at.PLACE_AGENT and w.ci[at.PLACEMENT] != at.PLACE_CALLED:
+        _weigh_pick(w, job)
         size, gpu_type = place(w, job)
         si[at.N_PICKS] = size
         si[at.PICK_TYPE] = gpu_type
-    _begin(w, job)
+    if _begin(w, job):
+        _charge(w, job)
     return True
 
 
@@ -232,7 +244,7 @@ def apply_unit(w: World, unit: int) -> bool:
         take = 1
     first = si[at.N_PICKS]
     size = split(w, w.free[gpu_type], unit, take, first)
-    _reserve(w, gpu_type, first, size, 1)
+    reserve(w, gpu_type, first, size, 1)
     si[at.N_PICKS] = merge_picks(w, size)
     for i in range(si[at.N_PICKS]):
         w.gp[i, 0] = w.pk[i, 0]
@@ -240,9 +252,10 @@ def apply_unit(w: World, unit: int) -> bool:
     si[at.PICK_LEFT] -= take
     si[at.DECISIONS] += 1
     if si[at.PICK_LEFT] == 0:
-        _reserve(w, gpu_type, 0, si[at.N_PICKS], -1)
+        reserve(w, gpu_type, 0, si[at.N_PICKS], -1)
         si[at.PHASE] = at.DONE_PHASE
         start(w, si[at.PICK_JOB], gpu_type, si[at.N_PICKS])
+        _charge(w, si[at.PICK_JOB])
     return True
 
 
@@ -273,7 +286,8 @@ def single_free(w: World, units: I8, unit: int) -> bool:
 
 
 @njit
-def _reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
+def reserve(w: World, gpu_type: int, first: int, last: int, sign: int) -> None:
+    """Take the picks ``pk[first:last]`` out of the free counts (sign 1), or put them back (-1)."""
     for i in range(first, last):
         v = w.pk[i, 0]
         while v >= 0:
@@ -290,8 +304,10 @@ def ask_all(address: int, phases: I8, windows: I8, max_events: int) -> None:
     for b in range(phases.shape[0]):
         w = world_at(address, b)
         phases[b] = run(w, max_events)
+        if phases[b] == at.UNIT_PHASE and w.si[at.N_PICKS] == 0:
+            window_jobs(w, w.wj)  # from here on picks take GPUs, and what fits is no longer what is free
         if phases[b] == at.JOB_PHASE or phases[b] == at.UNIT_PHASE:
-            window_jobs(w, windows[b])
+            windows[b] = w.wj
 
 
 @njit

@@ -126,6 +126,37 @@ def best_fit(w: World, fr: I8, gpu_type: int, need: int) -> int:
 
 
 @njit
+def scattered(w: World, fr: I8, need: int) -> int:
+    """One GPU after another from the islands in turn, from both ends inwards.
+
+    No rule for operators: the placement that a learned one is measured against.
+    """
+    islands = w.loff[2] - w.loff[1]
+    each = np.int64(0)  # every island gives so many, if it has them ...
+    given = np.int64(0)
+    while True:
+        more = np.int64(0)
+        for v in range(islands):
+            if fr[v] > each:
+                more += 1
+        if more == 0 or given + more > need:
+            break
+        given += more
+        each += 1
+    rest = need - given  # ... and the first of those that have more give one more
+    size = np.int64(0)
+    for i in range(islands):
+        v = i // 2 if i % 2 == 0 else islands - 1 - i // 2
+        take = min(fr[v], each)
+        if rest > 0 and fr[v] > each:
+            take += 1
+            rest -= 1
+        if take > 0:
+            size = add_pick(w.pk, size, v, take)
+    return size
+
+
+@njit
 def first_fit(w: World, fr: I8, need: int) -> int:
     """Nodes by index, each as far as it goes."""
     level = w.ci[at.NODE_LEVEL]

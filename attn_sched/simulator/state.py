@@ -62,6 +62,7 @@ FIELDS: dict[str, Field] = {
     "gp": Field(
         I8, 2
     ),  # [I + 2, 2] a GPU agent's picks so far, of which N_PICKS count: pk is overwritten between its answers
+    "wj": Field(I8),  # [K] the jobs a learned policy was last shown, in arrival order; -1 pads
     "sv": Field(I8, 4),  # [V, 4] scratch per vertex: GPUs counted, touched list, stamp, active jobs
     "pf": Field(F8),  # [P_COLUMNS] the path of the placement being weighed
     "vf": Field(F8),  # [V] scratch per vertex: progressive filling, node work
@@ -101,6 +102,26 @@ class Batch:
             row = self.table[b, at_column : at_column + _PER_FIELD]
             row[0] = part.ctypes.data
             row[1 : 1 + part.ndim] = part.shape
+
+    def put(self, b: int, other: Batch) -> None:
+        """Give cluster ``b`` the contents of ``other``, a batch of one with the same cluster, rule and options.
+
+        Arrays grow where they must, and rows past ``other``'s own are padding. Not the random stream, which runs on.
+        """
+        for name, field in FIELDS.items():
+            if field.shared or name == "rng":
+                continue
+            whole, part = self.arrays[name], other.arrays[name][0]
+            padding = -1 if name == "cq" else 0
+            if part.shape[0] > whole.shape[1]:
+                if name == "hp":
+                    raise ValueError("jobs in class heaps cannot move to longer ones")
+                longer = np.full((self.size, *part.shape), padding, whole.dtype)
+                longer[:, : whole.shape[1]] = whole
+                self.set(name, longer)
+                whole = self.arrays[name]
+            whole[b, : len(part)] = part
+            whole[b, len(part) :] = padding
 
     @property
     def address(self) -> int:

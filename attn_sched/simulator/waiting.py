@@ -117,25 +117,3 @@ def dequeue(w: World, job: int) -> None:
         w.si[at.N_TIMERS] -= 1
     if w.ci[at.CLASSED]:
         class_remove(w, job)
-
-
-@njit
-def window_jobs(w: World, out: at.I8) -> int:
-    """Fill ``out[K]`` with the jobs a learned policy sees: half the oldest, half the newest, in arrival order; -1 pads.
-
-    A queue of at most K jobs is seen whole. Returns how many were filled in.
-    """
-    size = out.shape[0]
-    waiting = min(w.si[at.N_WAITING], size)
-    oldest = waiting - waiting // 2 if w.si[at.N_WAITING] > size else waiting
-    job = w.si[at.Q_HEAD]
-    for i in range(oldest):
-        out[i] = job
-        job = w.ji[job, at.NEXT]
-    job = w.si[at.Q_TAIL]
-    for i in range(waiting - 1, oldest - 1, -1):
-        out[i] = job
-        job = w.ji[job, at.PREV]
-    for i in range(waiting, size):
-        out[i] = -1
-    return waiting

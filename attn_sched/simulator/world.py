@@ -70,7 +70,7 @@ def _tree(cluster: Cluster) -> tuple[I8, F8]:
     return ti, tf
 
 
-def _config(cluster: Cluster, rule: EngineRule, options: SimOptions, window: int) -> tuple[F8, I8]:
+def _config(cluster: Cluster, rule: EngineRule, options: SimOptions) -> tuple[F8, I8]:
     cf = np.zeros(at.CF_COLUMNS)
     cf[at.THETA] = rule.theta or 0.0
     cf[at.MAX_WAIT] = np.inf if options.max_wait_s is None else options.max_wait_s
@@ -93,7 +93,6 @@ def _config(cluster: Cluster, rule: EngineRule, options: SimOptions, window: int
     ci[at.TOP_LEVEL] = max(1, cluster.num_levels - 1)
     ci[at.N_TYPES] = len(cluster.gpu_types)
     ci[at.SINGLE_EVENTS] = rule.queueing in (at.COMMIT, at.EASY) and not rule.preempt
-    ci[at.WINDOW] = window
     ci[at.COST_BASE] = cluster.num_vertices + 1
     ci[at.PREEMPT] = rule.preempt
     ci[at.CLASSED] = rule.classed
@@ -221,7 +220,7 @@ def make_world(
     jobs = max(len(w.submit_s) for w in workloads)
     users = max(len(w.user_names) for w in workloads)
     ti, tf = _tree(cluster)
-    cf, ci = _config(cluster, rule, options, window)
+    cf, ci = _config(cluster, rule, options)
     cap = type_capacity(cluster)
     vertices, islands, gpus = cluster.num_vertices, cluster.num_islands, cluster.num_gpus
     # No more runs at once than there are GPUs, or than all jobs together ask for.
@@ -298,6 +297,7 @@ def make_world(
         "sgf": np.zeros((batch, segments, 2)),
         "pk": np.zeros((batch, islands + 2, 2), dtype=np.int64),
         "gp": np.zeros((batch, islands + 2, 2), dtype=np.int64),
+        "wj": np.full((batch, window), -1, dtype=np.int64),
         "sv": np.zeros((batch, vertices, 4), dtype=np.int64),
         "pf": np.zeros((batch, at.P_COLUMNS)),
         "vf": np.zeros((batch, vertices)),

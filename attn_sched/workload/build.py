@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attn_sched.errors import InputError
-from attn_sched.workload.catalogue import CONFIGS, assign_models
+from attn_sched.workload.catalogue import CONFIGS, assign_models, config_fields
 from attn_sched.workload.estimates import with_estimates
 from attn_sched.workload.trace import Trace
 from attn_sched.workload.users import with_users
@@ -91,12 +91,8 @@ def build_workload(
         group_names=group_names,
         gpu_type=gpu_type,
         gpu_type_names=gpu_type_names,
-        model=assignment.index,
         model_names=tuple(config.name for config in CONFIGS),
-        grad_bytes=np.array([config.grad_bytes for config in CONFIGS])[assignment.index],
-        compute_s=np.array([config.compute_s for config in CONFIGS])[assignment.index],
-        overlap=np.array([config.overlap for config in CONFIGS])[assignment.index],
-        skewed=np.array([config.network.skewed for config in CONFIGS])[assignment.index],
+        **config_fields(assignment.index),
         priority=np.zeros(jobs, np.int32),
         cancel_s=np.full(jobs, np.inf),
         counted=np.ones(jobs, bool),

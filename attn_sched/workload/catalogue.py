@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -167,9 +168,8 @@ class Assignment:
 def assign_models(trace: Trace, seed: int) -> Assignment:
     """The log's model where the catalogue knows it, else a draw.
 
-    The draw is uniform over the networks, then over their batch sizes, by a hash of (seed, trace name, user or else
-    group, job id): it is the same in every run and whatever other jobs there are. Jobs of several GPUs get networks
-    that were measured on several.
+    The draw is that of :func:`draw_configs` by a hash of (seed, trace name, user or else group, job id): it is the same
+    in every run and whatever other jobs there are.
     """
     table = trace.table
     jobs = len(table)
@@ -203,13 +203,26 @@ def _draw(trace: Trace, seed: int, gpus: np.ndarray) -> np.ndarray:
         owner = np.where(codes == len(encoded.dictionary), owner, keys[codes])
     jobs = text_keys(table["job_id"].combine_chunks())
     key = text_key(trace.name)
-    chance = uniform(seed, key, owner, jobs)
-    result = np.empty(len(table), np.int32)
-    single = gpus == 1
-    for mask, pool in ((single, np.arange(len(CONFIGS), dtype=np.int32)), (~single, _DISTRIBUTED)):
-        edges = np.cumsum(_weights(pool))
+    return draw_configs(gpus, uniform(seed, key, owner, jobs))
+
+
+def draw_configs(num_gpus: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Index in CONFIGS of a draw for every job, i4[J]: uniform over the networks, then over their batch sizes.
+
+    Args:
+        num_gpus: i4[J]; jobs of several GPUs get networks that were measured on several.
+        chance: f8[J], uniform in [0, 1): decides the draw.
+    """
+    result = np.empty(len(num_gpus), np.int32)
+    single = num_gpus == 1
+    for mask, pool, edges in ((single, _ALL, _ALL_EDGES), (~single, _DISTRIBUTED, _DISTRIBUTED_EDGES)):
         result[mask] = pool[np.minimum(np.searchsorted(edges, chance[mask], side="right"), len(pool) - 1)]
     return result
+
+
+def config_fields(index: np.ndarray) -> dict[str, Any]:
+    """A workload's columns, by name, that follow from its jobs' configurations, i4[J] in CONFIGS."""
+    return {"model": index, **{name: values[index] for name, values in _BY_CONFIG.items()}}
 
 
 def _weights(pool: np.ndarray) -> np.ndarray:
@@ -217,6 +230,16 @@ def _weights(pool: np.ndarray) -> np.ndarray:
     names = [CONFIGS[i].network.name for i in pool]
     networks = len(set(names))
     return np.array([1.0 / (networks * names.count(name)) for name in names])
+
+
+_ALL = np.arange(len(CONFIGS), dtype=np.int32)
+_ALL_EDGES, _DISTRIBUTED_EDGES = np.cumsum(_weights(_ALL)), np.cumsum(_weights(_DISTRIBUTED))
+_BY_CONFIG = {
+    "grad_bytes": np.array([config.grad_bytes for config in CONFIGS]),
+    "compute_s": np.array([config.compute_s for config in CONFIGS]),
+    "overlap": np.array([config.overlap for config in CONFIGS]),
+    "skewed": np.array([config.network.skewed for config in CONFIGS]),
+}
 
 
 def record_models(trace: Trace, seed: int = 0) -> Trace:

@@ -16,6 +16,33 @@ def warm_up(first: int, last: int, warmup: int | None) -> int:
     return min(first, last - first if warmup is None else warmup)
 
 
+def spread_windows(jobs: int, count: int, size: int, warmup: int) -> list[tuple[int, int]]:
+    """``count`` windows of ``size`` jobs over ``jobs``: evenly spread, apart and with room to warm up where they allow.
+
+    Where they do not, the windows overlap and the first has fewer than ``warmup`` jobs before it.
+
+    Raises:
+        InputError: so many different windows do not fit.
+    """
+    last = jobs - size
+    if last < 0:
+        raise InputError(
+            f"windows of {size} jobs do not fit a workload of {jobs:,}",
+            field="window-jobs",
+            expected=f"at most {jobs:,}",
+        )
+    if count > last + 1:
+        raise InputError(
+            f"{count:,} different windows of {size} jobs do not fit a workload of {jobs:,}",
+            field="windows",
+            expected=f"at most {last + 1:,}",
+        )
+    # The first window leaves room for its warm-up unless that would push the windows into one another.
+    first = min(warmup, max(0, last - size * (count - 1)))
+    starts = np.linspace(first, last, count) if count > 1 else np.array([(first + last) / 2])
+    return [(int(start), int(start) + size) for start in np.floor(starts).astype(int)]
+
+
 def window(workload: Workload, first: int, last: int, warmup: int | None = None) -> Workload:
     """Count the jobs ``first .. last-1`` only.
 
