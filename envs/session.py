@@ -42,7 +42,7 @@ class Session:
 
         jobs          float32[K, F]   waiting jobs in order of arrival; rows of zeros pad
         units         float32[U, Fu]  placement units: nodes, or whatever the cluster's unit is
-        unit_groups   int16[U, 3]     vertices a unit lies in, near to far: equal ids mean the same node, rack, ...
+        unit_groups   int32[U, 3]     vertices a unit lies in, near to far: equal ids mean the same node, rack, ...
         globals       float32[G]      the queue, the cluster, the objective weights
         chosen        float32[F]      the job whose gang is being placed (GPU agent only)
         action_mask   int8[K + 1]     1: legal (job agent: a place in the window, or K to hold)

@@ -34,6 +34,8 @@ _JOB_BOUNDS: dict[str, tuple[float, float]] = {
     "wait_over_estimate": (0, _RATIO),
     "gpus": (0, _GPUS),
     "grad_bytes": (0, _BYTES),
+    "until_fits": (0, _SECONDS),
+    "time_lost": (0, _SECONDS),
     "user_slowdown": (-1, 1),
     "user_pending": (0, _COUNT),
 }
@@ -73,7 +75,7 @@ def observation_spaces(window: int, units: int) -> dict[str, spaces.Dict]:
     shared: dict[str, spaces.Space] = {
         "jobs": _features(JOB_FEATURES, _JOB_BOUNDS, window),
         "units": _features(UNIT_FEATURES, _UNIT_BOUNDS, units),
-        "unit_groups": spaces.Box(-1, np.iinfo(np.int16).max, (units, UNIT_GROUPS), dtype=np.int16),
+        "unit_groups": spaces.Box(-1, np.iinfo(np.int32).max, (units, UNIT_GROUPS), dtype=np.int32),
         "globals": _features(GLOBAL_FEATURES, _GLOBAL_BOUNDS),
     }
     chosen = {"chosen": _features(JOB_FEATURES, _JOB_BOUNDS)}

@@ -1,9 +1,9 @@
 """The two agents' networks and their critic.
 
-Pre-norm transformer encoders without positions, since a queue and a cluster are sets (agents.md, "Networks"). A batch is
-cut to its longest queue, and large batches are worked through in parts of like length. Logits are those of a pointer
-network with clipping, ``10 tanh(q k / sqrt(d))`` (Bello et al., Neural Combinatorial Optimization, 2016, section 3);
-the bias per topological distance follows Graphormer (Ying et al., NeurIPS 2021, section 3.1.2).
+Pre-norm transformer encoders without positions, since a queue and a cluster are sets. A batch is cut to its longest
+queue, and large batches are worked through in parts of like length. Logits are those of a pointer network with
+clipping, ``10 tanh(q k / sqrt(d))`` (Bello et al., Neural Combinatorial Optimization, 2016, section 3); the bias per
+topological distance follows Graphormer (Ying et al., NeurIPS 2021, section 3.1.2).
 
 Observation tensors, N decisions, K window jobs, U units (see ``observations``): ``jobs`` f4[N, K, F], ``units``
 f4[N, U, Fu], ``unit_groups`` int[N, U, UNIT_GROUPS], ``globals`` f4[N, G], ``action_mask`` int[N, K + 1] or [N, U], and
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, OUTLOOK_FEATURES, UNIT_FEATURES, UNIT_GROUPS
 from attn_sched.agents.rewards import TERMS
+from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, OUTLOOK_FEATURES, UNIT_FEATURES, UNIT_GROUPS
 from attn_sched.agents.spec import NetworkSpec
 
 MASKED = -1e9  # logit of what may not be chosen
@@ -37,6 +37,49 @@ Obs = dict[str, Tensor]
 Weights = dict[str, Tensor]
 
 
+class Inputs(nn.Module):
+    """Features brought to mean 0 and deviation 1 on the decisions that ``fit`` was shown; until then left as they are.
+
+    Many features span a small part of their range, and what tells two jobs apart is a small difference of those.
+
+    Args:
+        sizes: Number of features of each part of the observations that is scaled.
+    """
+
+    MOST = 6.0  # deviations; more says that a cluster or log is unlike all that was seen
+    LEAST = 0.02  # deviation below which a feature is left at its scale: it hardly ever changed
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__()
+        self.parts = tuple(sizes)
+        for name, size in sizes.items():
+            self.register_buffer(f"{name}_mean", torch.zeros(size))
+            self.register_buffer(f"{name}_scale", torch.ones(size))
+
+    def forward(self, obs: Obs) -> Obs:
+        """The observations with their parts scaled."""
+        return {**obs, **{name: self._scaled(name, obs[name]) for name in self.parts if name in obs}}
+
+    def _scaled(self, name: str, values: Tensor) -> Tensor:
+        mean, scale = self.get_buffer(f"{name}_mean"), self.get_buffer(f"{name}_scale")
+        return ((values - mean) * scale).clamp(-self.MOST, self.MOST)
+
+    @torch.no_grad()
+    def fit(self, obs: Obs) -> None:
+        """Take mean and deviation of each feature from decisions; padding does not count."""
+        there = {"jobs": job_there, "units": unit_there}
+        for name in self.parts:
+            if name not in obs:
+                continue
+            rows = obs[name][there[name](obs)] if name in there else obs[name]
+            if len(rows) < 2:
+                continue
+            deviation, mean = torch.std_mean(rows.double(), dim=0)
+            changes = deviation > self.LEAST
+            self.get_buffer(f"{name}_mean").copy_(mean)
+            self.get_buffer(f"{name}_scale").copy_(torch.where(changes, 1.0 / deviation.clamp(min=self.LEAST), 1.0))
+
+
 class Attention(nn.Module):
     """Multi-head attention of ``queries`` [N, T, d] over ``keys`` [N, S, d]."""
 
@@ -48,7 +91,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, queries: Tensor, keys: Tensor, bias: Tensor, show: bool = False) -> tuple[Tensor, Tensor | None]:
-        """``bias`` f4[N, 1 or heads, 1 or T, S] is added to the scores. Returns [N, T, d] and, shown, [N, heads, T, S]."""
+        """``bias`` f4[N, 1 or heads, 1 or T, S] is added to the scores. Returns [N, T, d], and weights if shown."""
         count, length, width = queries.shape
         q = self.query(queries).view(count, length, self.heads, -1).transpose(1, 2)
         kv = self.key_value(keys).view(count, keys.shape[1], 2, self.heads, -1)
@@ -167,7 +210,8 @@ class JobNet(nn.Module):
         super().__init__()
         self.spec = spec
         width = spec.width
-        self.job_in = nn.Linear(len(JOB_FEATURES), width)
+        self.inputs = Inputs(jobs=len(JOB_FEATURES), units=len(UNIT_FEATURES), globals=len(GLOBAL_FEATURES))
+        self.job_in = nn.Sequential(nn.Linear(len(JOB_FEATURES), width), nn.ReLU(), nn.Linear(width, width))
         self.unit_in = nn.Sequential(nn.Linear(len(UNIT_FEATURES), width), nn.ReLU(), nn.Linear(width, width))
         self.unit_norm = nn.LayerNorm(width)
         self.global_in = nn.Linear(len(GLOBAL_FEATURES), width)
@@ -209,6 +253,8 @@ class JobNet(nn.Module):
 
     def _scores(self, obs: Obs, shown: Weights | None) -> Tensor:
         """f4[N, n + 1] for the n jobs of the (cut) queue and HOLD."""
+        there = functional.pad(job_there(obs), (2, 0), value=True)
+        obs = self.inputs(obs)
         globs = obs["globals"]
         tokens = torch.cat(
             [
@@ -218,7 +264,6 @@ class JobNet(nn.Module):
             ],
             dim=1,
         )
-        there = functional.pad(job_there(obs), (2, 0), value=True)
         bias = _padding_bias(there)
         short = -obs["units"].shape[1] % _KEYS
         units = functional.pad(self.unit_norm(self.unit_in(obs["units"])), (0, 0, 0, short))
@@ -238,7 +283,8 @@ class GpuNet(nn.Module):
         super().__init__()
         self.spec = spec
         width = spec.width
-        self.unit_in = nn.Linear(len(UNIT_FEATURES), width)
+        self.inputs = Inputs(units=len(UNIT_FEATURES), chosen=len(JOB_FEATURES), globals=len(GLOBAL_FEATURES))
+        self.unit_in = nn.Sequential(nn.Linear(len(UNIT_FEATURES), width), nn.ReLU(), nn.Linear(width, width))
         self.query_in = nn.Sequential(
             nn.Linear(len(JOB_FEATURES) + len(GLOBAL_FEATURES), width), nn.ReLU(), nn.Linear(width, width)
         )
@@ -255,6 +301,7 @@ class GpuNet(nn.Module):
         units.
         """
         shown: Weights = {}
+        obs = self.inputs(obs)
         query = self.query_in(torch.cat([obs["chosen"], obs["globals"]], dim=-1))
         tokens = torch.cat(
             [query[:, None], self.unit_in(obs["units"]) + self.condition(functional.relu(query))[:, None]], dim=1
@@ -274,7 +321,7 @@ class GpuNet(nn.Module):
 
     @staticmethod
     def _apart(groups: Tensor) -> Tensor:
-        """int[N, U + 1, U + 1]: in how many groups two units differ; the query's row and column are a class of their own."""
+        """int[N, U + 1, U + 1]: in how many groups two units differ; the query's row and column are their own class."""
         apart = (groups[:, :, None] != groups[:, None]).sum(-1)
         return functional.pad(apart, (1, 0, 1, 0), value=UNIT_GROUPS + 1)
 
@@ -295,6 +342,13 @@ class Critic(nn.Module):
         def member(features: int) -> nn.Sequential:
             return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
 
+        self.inputs = Inputs(
+            jobs=len(JOB_FEATURES),
+            units=len(UNIT_FEATURES),
+            chosen=len(JOB_FEATURES),
+            globals=len(GLOBAL_FEATURES),
+            outlook=len(OUTLOOK_FEATURES),
+        )
         self.job, self.unit = member(len(JOB_FEATURES)), member(len(UNIT_FEATURES))
         plain = len(JOB_FEATURES) + len(GLOBAL_FEATURES) + len(OUTLOOK_FEATURES)
         self.value = nn.Sequential(
@@ -310,17 +364,17 @@ class Critic(nn.Module):
         return _like_lengths(self._values, obs)
 
     def _values(self, obs: Obs) -> Tensor:
-        chosen = obs.get("chosen")
-        if chosen is None:
-            chosen = obs["globals"].new_zeros(len(obs["globals"]), len(JOB_FEATURES))
-        outlook = obs.get("outlook")
-        if outlook is None:
-            outlook = obs["globals"].new_zeros(len(obs["globals"]), len(OUTLOOK_FEATURES))
+        jobs, units = job_there(obs), unit_there(obs)
+        obs = self.inputs(obs)
+        plain = {"chosen": len(JOB_FEATURES), "globals": len(GLOBAL_FEATURES), "outlook": len(OUTLOOK_FEATURES)}
+        # Neither is always there: a job being placed, and an outlook.
+        known = [obs.get(name, obs["globals"].new_zeros(len(obs["globals"]), size)) for name, size in plain.items()]
         pooled = [
-            *self._pool(self.job(obs["jobs"]), job_there(obs)),
-            *self._pool(self.unit(obs["units"]), unit_there(obs)),
+            *self._pool(self.job(obs["jobs"]), jobs),
+            *self._pool(self.unit(obs["units"]), units),
         ]
-        return self.value(torch.cat([*pooled, chosen, obs["globals"], outlook], dim=-1)).float()
+        values: Tensor = self.value(torch.cat([*pooled, *known], dim=-1))
+        return values.float()
 
     @staticmethod
     def _pool(members: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:

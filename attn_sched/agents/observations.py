@@ -18,18 +18,23 @@ from attn_sched.simulator.engine import Ask, Engine
 from attn_sched.simulator.fitting import best_path, best_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import hold_legal, job_legal, unit_free, unit_type
-from attn_sched.simulator.selection import estimate, expected_end
+from attn_sched.simulator.selection import estimate, expected_end, until_fits
 from attn_sched.simulator.splitting import islands_below
 from attn_sched.simulator.state import World, world_at
 
 F4 = npt.NDArray[np.float32]
 I1 = npt.NDArray[np.int8]
-I2 = npt.NDArray[np.int16]
+I4 = npt.NDArray[np.int32]
 
 # Places of the features in their rows; the names are in ``schema``.
 (_WAIT, _ESTIMATE, _RATIO, _GPUS, _BYTES, _COMM, _FITS, _LEVEL) = range(8)
-(_SLOWDOWN, _SHARE, _USER_SLOWDOWN, _PENDING, _AGE) = range(_LEVEL + MAX_LEVEL + 1, _LEVEL + MAX_LEVEL + 6)
-(_FREE, _WHOLE, _NEXT, _UNTIL, _PICKED, _PICKED_RACK, _UPLINK, _RACK_UPLINK, _MARGINAL, _COMPLETES) = range(10)
+(_SLOWDOWN, _SHARE, _USER_SLOWDOWN, _PENDING, _AGE, _UNTIL_FITS, _LOST, _OF_CLUSTER, _LENGTH_RANK, _AREA_RANK) = range(
+    _LEVEL + MAX_LEVEL + 1, len(JOB_FEATURES)
+)
+(
+    _FREE, _WHOLE, _NEXT, _UNTIL, _PICKED, _PICKED_RACK, _UPLINK, _RACK_UPLINK, _MARGINAL, _COMPLETES, _FILL,
+    _RACK_FILL, _RACK_COMPLETES,
+) = range(len(UNIT_FEATURES))  # fmt: skip
 (_QUEUE, _FREE_SHARE, _ASKED, _MEAN_WAIT, _MAX_WAIT, _JAIN, _NEED, _WEIGHTS) = range(8)
 
 _LOG_WEEK = float(np.log1p(7 * 86_400.0))
@@ -66,8 +71,11 @@ def static_features(w: World, out: F4) -> None:
 
 
 @njit
-def observe_job(w: World, job: int, fits: bool, static: F4, out: F4) -> None:
-    """Features of one waiting (or just selected) job, but for its age rank: out f4[len(JOB_FEATURES)]."""
+def observe_job(w: World, job: int, fits: bool, gpus: int, static: F4, out: F4) -> None:
+    """Features of one waiting (or just selected) job in a cluster of ``gpus``: out f4[len(JOB_FEATURES)].
+
+    What it is among the others of the window and how long it has to wait are 0.
+    """
     now = w.sf[at.NOW]
     wait = now - w.jf[job, at.SUBMIT]
     user = w.ji[job, at.USER]
@@ -81,11 +89,14 @@ def observe_job(w: World, job: int, fits: bool, static: F4, out: F4) -> None:
     for k in range(_LEVEL, _LEVEL + MAX_LEVEL + 1):
         out[k] = 0.0
     out[_SLOWDOWN] = 1.0
+    out[_LOST] = 0.0
     if fits:
         level = best_path(w, w.ji[job, at.FIT])
         if level >= 0:
             out[_LEVEL + min(level, MAX_LEVEL)] = 1.0
-            out[_SLOWDOWN] = _slow(best_slowdown(w, job))
+            slowdown = best_slowdown(w, job)
+            out[_SLOWDOWN] = _slow(slowdown)
+            out[_LOST] = _time(estimate(w, job) * (slowdown - 1.0))
     running = w.si[at.RUNNING_GPUS]
     out[_SHARE] = w.ui[user, at.U_GPUS] / running if running > 0 else 0.0
     out[_USER_SLOWDOWN] = 0.0
@@ -94,6 +105,46 @@ def observe_job(w: World, job: int, fits: bool, static: F4, out: F4) -> None:
         every = w.sf[at.JAIN_SUM] / w.si[at.JAIN_USERS]
         out[_USER_SLOWDOWN] = min(1.0, max(-1.0, np.log(own / every) / 4.0))
     out[_PENDING] = _count(w.ui[user, at.U_WAITING])
+    out[_OF_CLUSTER] = w.ji[job, at.GPUS] / gpus
+    for k in (_AGE, _UNTIL_FITS, _LENGTH_RANK, _AREA_RANK):
+        out[k] = 0.0
+
+
+@njit
+def _observe_order(w: World, window: I8, waiting: int, jobs: F4) -> None:
+    """What the first ``waiting`` jobs of the window are among each other."""
+    others = max(1, waiting - 1)
+    for i in range(waiting):
+        job = window[i]
+        length = estimate(w, job)
+        area = length * w.ji[job, at.GPUS]
+        shorter = 0.0
+        smaller = 0.0
+        for k in range(waiting):
+            if k != i:
+                other = estimate(w, window[k])
+                shorter += 1.0 if other < length else 0.5 if other == length else 0.0
+                other *= w.ji[window[k], at.GPUS]
+                smaller += 1.0 if other < area else 0.5 if other == area else 0.0
+        jobs[i, _AGE] = 1.0 - i / others
+        jobs[i, _LENGTH_RANK] = shorter / others
+        jobs[i, _AREA_RANK] = smaller / others
+
+
+@njit
+def _observe_waits(w: World, window: I8, waiting: int, jobs: F4) -> None:
+    """How long those jobs of the window have to wait that do not fit."""
+    for i in range(waiting):
+        if jobs[i, _FITS] > 0.0:
+            continue
+        job = window[i]
+        known = -1
+        for k in range(i):  # queues are long, but of few different sizes
+            alike = w.ji[window[k], at.GPUS] == w.ji[job, at.GPUS] and w.ji[window[k], at.TYPES] == w.ji[job, at.TYPES]
+            if alike and jobs[k, _FITS] == 0.0:
+                known = k
+                break
+        jobs[i, _UNTIL_FITS] = jobs[known, _UNTIL_FITS] if known >= 0 else _time(until_fits(w, job))
 
 
 @njit
@@ -193,10 +244,15 @@ def _observe_units(w: World, units: I8, unit_of: I8, placing: bool, out: F4, mas
         out[u, _PICKED] = w.vf[v] / gang
         out[u, _PICKED_RACK] = w.vf[up] / gang if up >= 0 else 0.0
         out[u, _MARGINAL] = 0.0
-        out[u, _COMPLETES] = 0.0
+        for k in (_COMPLETES, _FILL, _RACK_FILL, _RACK_COMPLETES):
+            out[u, k] = 0.0
         mask[u] = 0
         if placing:
             room = unit_free(w, v)
+            above = unit_free(w, up) if up >= 0 else room
+            out[u, _FILL] = min(1.0, need / room) if room > 0 else 0.0
+            out[u, _RACK_FILL] = min(1.0, need / above) if above > 0 else 0.0
+            out[u, _RACK_COMPLETES] = 1.0 if above >= need else 0.0
             if single:
                 room = min(room, 1) if is_free else 0
             if room > 0:
@@ -213,6 +269,12 @@ def observe(
     """Fill the observation of one cluster; see ``Observations`` for shapes."""
     size = window.shape[0]
     placing = phase == at.UNIT_PHASE
+    root = w.cap.shape[1] - 1
+    gpus = 0
+    free = 0
+    for t in range(w.cap.shape[0]):
+        gpus += w.cap[t, root]
+        free += w.free[t, root]
     waiting = 0
     while waiting < size and window[waiting] >= 0:
         waiting += 1
@@ -224,26 +286,23 @@ def observe(
         # While a gang is being placed its picks have taken GPUs: whether others fit is not asked.
         legal = not placing and job_legal(w, job)
         any_legal = any_legal or legal
-        observe_job(w, job, legal, static, jobs[i])
-        jobs[i, _AGE] = 1.0 - i / max(1, waiting - 1)
+        observe_job(w, job, legal, gpus, static, jobs[i])
         job_mask[i] = 1 if legal else 0
     jobs[waiting:] = 0.0
+    _observe_order(w, window, waiting, jobs)
+    if not placing:
+        _observe_waits(w, window, waiting, jobs)
     job_mask[waiting:size] = 0
     job_mask[size] = 1 if not placing and (hold_legal(w) or not any_legal) else 0
     chosen[:] = 0.0
     if placing:
         # Its best placement is that from before the picks, which have taken GPUs since.
-        observe_job(w, w.si[at.PICK_JOB], False, static, chosen)
+        observe_job(w, w.si[at.PICK_JOB], False, gpus, static, chosen)
         chosen[_FITS] = 1.0
         chosen[_LEVEL + min(w.si[at.PICK_LEVEL], MAX_LEVEL)] = 1.0
         chosen[_SLOWDOWN] = _slow(w.sf[at.PICK_SLOWDOWN])
+        chosen[_LOST] = _time(estimate(w, w.si[at.PICK_JOB]) * (w.sf[at.PICK_SLOWDOWN] - 1.0))
     _observe_units(w, units, unit_of, placing, unit_rows, unit_mask)
-    root = w.cap.shape[1] - 1
-    gpus = 0
-    free = 0
-    for t in range(w.cap.shape[0]):
-        gpus += w.cap[t, root]
-        free += w.free[t, root]
     queue = w.si[at.N_WAITING]
     glob[_QUEUE] = _count(queue)
     glob[_FREE_SHARE] = free / gpus
@@ -278,13 +337,13 @@ def observe_all(
             chosen[b] = 0.0
 
 
-def unit_groups(cluster: Cluster, units: I8) -> I2:
-    """Ids of the vertices a unit lies in, i2[U, UNIT_GROUPS]; past the root, the root."""
+def unit_groups(cluster: Cluster, units: I8) -> I4:
+    """Ids of the vertices a unit lies in, i4[U, UNIT_GROUPS]; past the root, the root."""
     rows = [units]
     for _ in range(UNIT_GROUPS - 1):
         above = cluster.parent[rows[-1]]
         rows.append(np.where(above < 0, rows[-1], above).astype(np.int64))
-    return np.stack(rows, axis=1).astype(np.int16)
+    return np.stack(rows, axis=1).astype(np.int32)
 
 
 class Observations:
@@ -317,7 +376,7 @@ class Observations:
         first = {int(vertex): u for u, vertex in reversed(list(enumerate(engine.units)))}
         self.unit_of: I8 = np.array([first[int(vertex)] for vertex in above], dtype=np.int64)  # [I] unit of each island
 
-        self.groups: I2 = unit_groups(cluster, engine.units)  # [U, UNIT_GROUPS]; see ``schema``
+        self.groups: I4 = unit_groups(cluster, engine.units)  # [U, UNIT_GROUPS]; see ``schema``
 
     def reset(self, b: int) -> None:
         """Cluster ``b`` has started anew with another workload."""

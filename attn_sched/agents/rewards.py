@@ -8,8 +8,8 @@ Each is divided by its value under a reference rule on the same jobs, so that ev
   charged when it is made, and so is what it does to its neighbours. By Little's law the sum is that of the integral of
   the number of jobs in the system, less the durations, which no schedule can change.
 * fairness: ``wait``, the integral of the sum of current waits, which is half the sum of squared waits for jobs that
-  start once; ``jain``, 1 - the Jain index over users' mean bounded slowdowns; ``worst-user``, the logarithm of the worst
-  user's mean bounded slowdown.
+  start once; ``jain``, 1 - the Jain index over users' mean bounded slowdowns; ``worst-user``, the logarithm of the
+  worst user's mean bounded slowdown.
 * communication: the penalty of each gang's placement, 0 on the best of the placements feasible then and the gang's GPU
   time on the most scattered one.
 """

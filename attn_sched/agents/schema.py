@@ -6,7 +6,7 @@ Everything is scaled to about [-1, 1]. Times and bytes span many orders of magni
 
 from __future__ import annotations
 
-FEATURES_VERSION = 1
+FEATURES_VERSION = 2
 
 AGENTS = ("job", "gpu")  # the job agent picks a waiting job or holds; the GPU agent picks units for its gang
 
@@ -30,6 +30,11 @@ JOB_FEATURES = (
     "user_slowdown",  # log ratio of its user's mean bounded slowdown to the mean over users
     "user_pending",  # its user's waiting jobs, log
     "age_rank",  # 1 for the oldest of the window, 0 for the newest
+    "until_fits",  # seconds until enough GPUs should be free for it, by estimates, log; 0 if enough are free now
+    "time_lost",  # what best_slowdown now adds to its estimated duration in seconds, log; 0 if it does not fit
+    "gpus_of_cluster",  # share of all GPUs that it needs
+    "length_rank",  # share of the window's other jobs that are estimated to be shorter; equals count half
+    "area_rank",  # the same by estimate times GPUs
 )
 
 UNIT_FEATURES = (
@@ -43,6 +48,9 @@ UNIT_FEATURES = (
     "rack_uplink_jobs",  # the same for the vertex above it
     "marginal_slowdown",  # of the picks so far with this unit added; 0 while no gang is being placed
     "completes",  # 1 if it can take all that the gang still needs
+    "fill",  # share of its free GPUs that the gang still needs, at most 1; 0 while no gang is being placed
+    "rack_fill",  # the same of the vertex above it
+    "rack_completes",  # 1 if the vertex above it can take all that the gang still needs
 )
 
 GLOBAL_FEATURES = (
@@ -62,8 +70,8 @@ GLOBAL_FEATURES = (
 # and the one above that. Two units are as far apart as groups in which they differ.
 UNIT_GROUPS = 3
 
-# What the critics see in training and the agents never do: what is still to come of an episode, and what its rewards are
-# divided by. Without it most of what a return varies by is out of a critic's sight. Zeros where there is no episode.
+# What the critics see in training and the agents never do: what is still to come of an episode, and what its rewards
+# are divided by. Without it most of what a return varies by is out of a critic's sight. Zeros outside of episodes.
 OUTLOOK_FEATURES = (
     "to_come",  # share of the episode's jobs that are still to arrive
     "arrivals_end",  # seconds until the last arrival, log

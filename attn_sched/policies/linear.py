@@ -24,7 +24,7 @@ from attn_sched.simulator.engine import Ask, Engine
 from attn_sched.simulator.fitting import best_slowdown
 from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.loop import apply_job, hold_legal, job_legal, run
-from attn_sched.simulator.selection import estimate, expected_end
+from attn_sched.simulator.selection import estimate, until_fits
 from attn_sched.simulator.state import World, world_at
 
 FORMAT = "attn-sched linear rule"
@@ -62,7 +62,6 @@ START_FEATURES: dict[str, str] = {
     "overtakes_large": "a l min(1, n / m)",
 }
 ORDERS, STARTS = len(ORDER_FEATURES), len(START_FEATURES)
-YEAR = 365.0 * 86_400.0
 _LOG_HOUR = float(np.log(3600.0))
 
 
@@ -177,36 +176,6 @@ def load_linear(path: str | PathLike[str]) -> LinearRule:
 
 
 @njit
-def _until_free(w: World, gpu_type: int, need: int) -> float:
-    """Seconds until ``need`` GPUs of a type should be free by the estimates of running jobs; inf if they never are."""
-    free = w.free[gpu_type, w.free.shape[1] - 1]
-    for i in range(w.si[at.N_FINISH]):
-        w.sjf[i, 0] = expected_end(w, w.fh[i]) if w.ji[w.fh[i], at.PLACED] == gpu_type else np.inf
-    end = w.sf[at.NOW]
-    while free < need:  # the next to end; there are few, and few are needed
-        soonest = 0
-        for i in range(1, w.si[at.N_FINISH]):
-            if w.sjf[i, 0] < w.sjf[soonest, 0]:
-                soonest = i
-        if w.si[at.N_FINISH] == 0 or w.sjf[soonest, 0] == np.inf:
-            return np.inf
-        end = w.sjf[soonest, 0]
-        free += w.ji[w.fh[soonest], at.GPUS]
-        w.sjf[soonest, 0] = np.inf
-    return end - w.sf[at.NOW]
-
-
-@njit
-def _until_fits(w: World, job: int) -> float:
-    """Seconds until enough GPUs of a type ``job`` may run on should be free, wherever they are; a year if never."""
-    soonest = YEAR
-    for t in range(w.free.shape[0]):
-        if (w.ji[job, at.TYPES] >> t) & 1:
-            soonest = min(soonest, _until_free(w, t, w.ji[job, at.GPUS]))
-    return soonest
-
-
-@njit
 def _length(w: World, job: int) -> float:
     return (np.log(estimate(w, job)) - _LOG_HOUR) / 3.0
 
@@ -246,7 +215,7 @@ def choose(w: World, window: I8, weights: F8) -> int:
                     blocked = window[i]
                     blocked_sum = total
         if blocked >= 0:
-            blocked_fits = _until_fits(w, blocked)
+            blocked_fits = until_fits(w, blocked)
     best = window.shape[0]
     best_sum = 0.0
     for i in range(window.shape[0]):

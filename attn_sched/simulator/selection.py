@@ -15,6 +15,8 @@ from attn_sched.simulator.placement import estimated_left, fits
 from attn_sched.simulator.placing import place
 from attn_sched.simulator.state import World
 
+YEAR = 365.0 * 86_400.0
+
 
 @njit
 def estimate(w: World, job: int) -> float:
@@ -93,6 +95,36 @@ def expected_end(w: World, job: int) -> float:
     """When a running job should end by its estimate at its present speed; now, if it runs past its estimate."""
     left = estimated_left(w, job, w.jf[job, at.LEFT])
     return max(w.sf[at.NOW], w.jf[job, at.SYNCED] + left / w.jf[job, at.RATE])
+
+
+@njit
+def _until_free(w: World, gpu_type: int, need: int) -> float:
+    """Seconds until ``need`` GPUs of a type should be free by the estimates of running jobs; inf if they never are."""
+    free = w.free[gpu_type, w.free.shape[1] - 1]
+    for i in range(w.si[at.N_FINISH]):
+        w.sjf[i, 0] = expected_end(w, w.fh[i]) if w.ji[w.fh[i], at.PLACED] == gpu_type else np.inf
+    end = w.sf[at.NOW]
+    while free < need:  # the next to end; there are few, and few are needed
+        soonest = 0
+        for i in range(1, w.si[at.N_FINISH]):
+            if w.sjf[i, 0] < w.sjf[soonest, 0]:
+                soonest = i
+        if w.si[at.N_FINISH] == 0 or w.sjf[soonest, 0] == np.inf:
+            return np.inf
+        end = w.sjf[soonest, 0]
+        free += w.ji[w.fh[soonest], at.GPUS]
+        w.sjf[soonest, 0] = np.inf
+    return end - w.sf[at.NOW]
+
+
+@njit
+def until_fits(w: World, job: int) -> float:
+    """Seconds until enough GPUs of a type ``job`` may run on should be free, wherever they are; a year if never."""
+    soonest = YEAR
+    for t in range(w.free.shape[0]):
+        if (w.ji[job, at.TYPES] >> t) & 1:
+            soonest = min(soonest, _until_free(w, t, w.ji[job, at.GPUS]))
+    return soonest
 
 
 @njit

@@ -1,8 +1,8 @@
 """The window: those of the waiting jobs that a learned policy sees.
 
 A queue of at most K jobs is seen whole. Of a longer one: the K - K // 2 oldest, and of the others the K // 2 that are
-shortest by their estimates, those that fit now before those that do not. (Showing the newest instead hides short jobs in
-the middle of a burst, and no policy can then come near shortest-job-first.)
+shortest by their estimates, those that fit now before those that do not. (Showing the newest instead hides short jobs
+in the middle of a burst, and no policy can then come near shortest-job-first.)
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
             expected="at least one for each",
         )
     options = LearnerOptions(
-        value_rate=settings.schedule(settings.value_rate),
+        value_rate=settings.critic_rate,
         advantage_clamp=settings.advantage_clamp,
         kl_limit=settings.kl_limit,
         value_warmup=settings.value_warmup,
@@ -114,11 +114,11 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
         add_default_connectors_to_learner_pipeline=False,
     )
     config.training(
-        lr=settings.schedule(settings.rate(settings.agents[0])),
+        lr=settings.policy_rate(settings.agents[0]),
         gamma=settings.gamma,
-        lambda_=settings.lam,
+        lambda_=settings.lam(settings.agents[0]),
         clip_param=settings.clip,
-        entropy_coeff=settings.entropy,
+        entropy_coeff=settings.entropy(settings.agents[0]),
         use_kl_loss=False,
         grad_clip=settings.gradient_clip,
         num_epochs=settings.epochs,
@@ -131,7 +131,12 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
             rl_module_specs={agent: module_spec(agent, spec) for agent in settings.agents}
         ),
         algorithm_config_overrides_per_module={
-            agent: PPOConfig.overrides(lr=settings.schedule(settings.rate(agent))) for agent in settings.agents[1:]
+            agent: PPOConfig.overrides(
+                lr=settings.policy_rate(agent),
+                lambda_=settings.lam(agent),
+                entropy_coeff=settings.entropy(agent),
+            )
+            for agent in settings.agents[1:]
         },
     )
     config.debugging(seed=settings.seed, log_level="ERROR")

@@ -73,7 +73,7 @@ class EpisodeBatch:
 
     Arrays are those of ``Observations`` for all clusters, U the units of the largest shape: ``jobs`` f4[B, K, F],
     ``job_mask`` i1[B, K + 1], ``units`` f4[B, U, Fu], ``unit_mask`` i1[B, U], ``glob`` f4[B, G], ``chosen`` f4[B, F],
-    ``groups`` i2[B, U, UNIT_GROUPS] (-1 pads), ``weights`` f4[B, 3], and ``outlook`` f4[B, O] for critics alone.
+    ``groups`` i4[B, U, UNIT_GROUPS] (-1 pads), ``weights`` f4[B, 3], and ``outlook`` f4[B, O] for critics alone.
 
     Args:
         shapes: Clusters and their episodes.
@@ -122,7 +122,7 @@ class EpisodeBatch:
         self.unit_mask = np.zeros((b, units), np.int8)
         self.glob: F4 = np.zeros((b, len(GLOBAL_FEATURES)), np.float32)
         self.chosen: F4 = np.zeros((b, len(JOB_FEATURES)), np.float32)
-        self.groups = np.full((b, units, UNIT_GROUPS), -1, np.int16)
+        self.groups = np.full((b, units, UNIT_GROUPS), -1, np.int32)
         self.weights: F4 = np.zeros((b, len(TERMS)), np.float32)
         self.outlook: F4 = np.zeros((b, len(OUTLOOK_FEATURES)), np.float32)
         self.phases: I8 = np.zeros(b, np.int64)
@@ -158,9 +158,7 @@ class EpisodeBatch:
             for b in np.flatnonzero(ask.phases == at.DONE_PHASE):
                 row = group.lo + int(b)
                 jobs = len(group.engine.workloads[b])
-                ended.append(
-                    Ended(row, int(self.episode[row]), costs[b].copy(), jobs, int(self._decisions[row]))
-                )
+                ended.append(Ended(row, int(self.episode[row]), costs[b].copy(), jobs, int(self._decisions[row])))
                 self._restart(group, int(b))
             ask = group.engine.ask()
         group.seen.update(ask)

@@ -234,6 +234,17 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
 }
 ABLATIONS = (*_ABLATIONS, *(f"no-{term}" for term in TERMS))
 
+# Rates for runs that are long enough to let them fall, and an objective near to the one that validation measures.
+_STEADY: dict[str, Any] = {
+    "objective.weights": (1.0, 0.25, 0.1),
+    "objective.share": 0.7,
+    "ppo.job_rate": 3e-4,
+    "ppo.gpu_rate": 1e-4,
+    "ppo.value_rate": 4e-4,
+    "ppo.kl_limit": 0.02,
+    "ppo.final_rate": 0.1,
+}
+
 # What the named configurations change of the defaults.
 _NAMED: dict[str, dict[str, Any]] = {
     "quick": {
@@ -257,7 +268,7 @@ _NAMED: dict[str, dict[str, Any]] = {
         "ppo.value_rate": 1e-3,
         "ppo.advantage_clamp": 3.0,
         "ppo.kl_limit": 0.005,
-        "ppo.entropy": 0.0,
+        "ppo.job_entropy": 0.0,
         "ppo.value_warmup": 15,
         "ppo.total_decisions": 500_000,
         "validation.jobs": 128,
@@ -267,11 +278,20 @@ _NAMED: dict[str, dict[str, Any]] = {
         "minutes": 20.0,
         "tuned.evaluations": 700,
         "tuned.bank": 300,
-        "ppo.value_warmup": 10,
+        "imitation.rounds": 16,
+        "imitation.value_decisions": 40_000,
+        **_STEADY,
+        "ppo.value_warmup": 6,
+        "ppo.rate_warmup": 6,
         "ppo.total_decisions": 1_000_000,
+        "validation.every": 20,
     },
     "full": {
-        "ppo.total_decisions": 6_000_000,
+        **_STEADY,
+        "ppo.value_warmup": 10,
+        "ppo.total_decisions": 5_000_000,
+        "validation.windows": 3,
+        "validation.every": 25,
     },
 }
 NAMES = tuple(_NAMED)

@@ -105,6 +105,7 @@ class CriticFit:
             name: torch.from_numpy(np.concatenate([fragment.obs[name][:-1] for fragment in fragments]))
             for name in fragments[0].obs
         }
+        critic.inputs.fit(self.rows)
         self.weights = np.concatenate([fragment.weights for fragment in fragments])
         clusters = np.concatenate([np.full(len(fragment.actions), fragment.cluster) for fragment in fragments])
         # Whole clusters: neighbouring decisions of one episode would tell each other's returns.

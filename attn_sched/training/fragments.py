@@ -7,7 +7,7 @@ numpy arrays; the learner's connector joins them with one concatenation a column
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class FragmentsToTrainBatch(ConnectorV2):
 
     Args:
         gamma: discount per decision of an agent.
-        lam: of generalised advantage estimation.
+        lam: of generalised advantage estimation, by module id.
         clamp: of the standardised advantages.
     """
 
@@ -85,12 +85,12 @@ class FragmentsToTrainBatch(ConnectorV2):
         input_action_space: Any = None,
         *,
         gamma: float,
-        lam: float,
+        lam: Mapping[str, float],
         clamp: float,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self.gamma = gamma
-        self.lam = lam
+        self.lam = dict(lam)
         self.clamp = clamp
 
     def __call__(self, *, episodes: Sequence[Any], **kwargs: Any) -> dict[str, dict[str, Any]]:
@@ -99,16 +99,16 @@ class FragmentsToTrainBatch(ConnectorV2):
         for episode in episodes:
             if len(episode) > 0:
                 of_module[str(episode.module_id)].append(episode)
-        return {module: self._join(chunks) for module, chunks in of_module.items()}
+        return {module: self._join(chunks, self.lam[module]) for module, chunks in of_module.items()}
 
-    def _join(self, episodes: list[SingleAgentEpisode]) -> dict[str, Any]:
+    def _join(self, episodes: list[SingleAgentEpisode], lam: float) -> dict[str, Any]:
         def column(name: str) -> Any:
             return np.concatenate([episode.get_extra_model_outputs(name) for episode in episodes])
 
         observations = [episode.get_observations(slice(0, len(episode))) for episode in episodes]
         weights, values = column(WEIGHTS), column(VALUES)
         lengths = [len(episode) for episode in episodes]
-        advantages = gae_rows(column(REWARD_TERMS), values, column(FOLLOWING), lengths, self.lam, self.gamma)
+        advantages = gae_rows(column(REWARD_TERMS), values, column(FOLLOWING), lengths, lam, self.gamma)
         return {
             Columns.OBS: {name: np.concatenate([rows[name] for rows in observations]) for name in observations[0]},
             Columns.ACTIONS: np.concatenate([episode.get_actions() for episode in episodes]).astype(np.int64),

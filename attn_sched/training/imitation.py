@@ -49,7 +49,7 @@ class ImitationSettings:
     decisions: int = 8_000  # of both agents a round, those with a single legal answer not counted
     teacher: float = 0.5  # the teacher's share of the decisions in the first round is 1, then falls by this factor
     epochs: int = 2  # over the newest decisions and as many older ones
-    last_epochs: int = 2  # over all decisions, after the last round
+    last_epochs: int = 4  # over all decisions, after the last round
     minibatch: int = 512
     rate: float = 1e-3  # of Adam; falls to a tenth over all epochs, along a cosine
     gradient_clip: float = 1.0
@@ -189,6 +189,8 @@ def imitate(
         lessons = {agent: learner.lessons for agent, learner in learners.items()}
         _collect(batch, pair, teacher, lessons, share, settings.decisions, mixture, draws)
         for agent, learner in learners.items():
+            if number == 0:
+                learner.scale()
             metrics |= learner.look(agent, known[agent])
             learner.learn(known[agent])
         if progress is not None:
@@ -278,6 +280,11 @@ class _Learner:
             f"agreement.{agent}": float(torch.cat(hits).float().mean()),
             f"loss.{agent}": float(torch.cat(losses).mean()),
         }
+
+    def scale(self) -> None:
+        """Let the network bring features to one scale by the decisions so far."""
+        if len(self.lessons):
+            self.net.inputs.fit(self.lessons.rows())
 
     def learn(self, first: int) -> None:
         """Go through the decisions from number ``first`` on, with as many older ones in between."""

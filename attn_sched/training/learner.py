@@ -108,7 +108,12 @@ class SchedulingPPOLearner(PPOTorchLearner):
         self._shuffles = stream(self.config.seed or 0, "minibatches")
         super().build()
         self._learner_connector.append(
-            FragmentsToTrainBatch(gamma=self.config.gamma, lam=self.config.lambda_, clamp=self._options.advantage_clamp)
+            FragmentsToTrainBatch(
+                gamma=self.config.gamma,
+                # The module is no dict: it has no iteration of its own.
+                lam={name: self.config.get_config_for_module(name).lambda_ for name in self.module.keys()},  # noqa: SIM118
+                clamp=self._options.advantage_clamp,
+            )
         )
 
     def _agent(self, module_id: str) -> AgentModule:

@@ -213,9 +213,7 @@ class Rollout:
         return fragments
 
 
-def _fragment(
-    agent: str, cluster: int, trail: _Trail, stacked: dict[str, np.ndarray], *, terminated: bool
-) -> Fragment:
+def _fragment(agent: str, cluster: int, trail: _Trail, stacked: dict[str, np.ndarray], *, terminated: bool) -> Fragment:
     """Rows of a trail out of the stack of all decisions of an agent."""
     rows = np.array(trail.rows)
     costs = np.stack(trail.costs)

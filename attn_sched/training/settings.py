@@ -26,14 +26,17 @@ class PPOSettings:
     epochs: int = 2  # each agent's decisions are gone through exactly so often
     minibatch: int = 1024  # decisions of one agent a gradient step
     job_rate: float = 2e-4  # learning rates of Adam
-    gpu_rate: float = 2e-4
+    gpu_rate: float = 1e-4
     value_rate: float = 2e-4
+    rate_warmup: int = 10  # iterations after the value warm-up over which the policies' rates rise from a tenth
     final_rate: float = 1.0  # share of the learning rates that is left after ``total_decisions``; linear between
     total_decisions: int = 2_000_000
     clip: float = 0.15  # of the probability ratio
-    entropy: float = 0.002  # weight of the entropy bonus
+    job_entropy: float = 0.002  # weight of the entropy bonus
+    gpu_entropy: float = 0.0  # many picks are equally good, so any bonus soon makes the others likelier too
     gamma: float = 1.0  # discount per decision of an agent; times are in the rewards, not here
-    lam: float = 0.97  # of generalised advantage estimation
+    job_lam: float = 0.97  # of generalised advantage estimation
+    gpu_lam: float = 0.9  # a pick shows its effect at once, on the slowdown of its gang and of the neighbours
     advantage_clamp: float = 4.0  # standard deviations
     gradient_clip: float = 0.5  # norm, of policy and value network apart
     kl_limit: float = 0.03  # past it, the policy rests for what is left of the iteration
@@ -49,14 +52,15 @@ class PPOSettings:
             )
         for field, least in (
             ("clusters", 1), ("decisions", 1), ("epochs", 1), ("minibatch", 1), ("total_decisions", 1),
-            ("value_warmup", 0), ("runners", 0), ("seed", 0),
+            ("value_warmup", 0), ("rate_warmup", 0), ("runners", 0), ("seed", 0),
         ):  # fmt: skip
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{value!r} is out of range", field=field, expected=f"a whole number from {least} up")
         for field, low, high in (
             ("job_rate", 0.0, 1.0), ("gpu_rate", 0.0, 1.0), ("value_rate", 0.0, 1.0), ("final_rate", 0.0, 1.0),
-            ("entropy", 0.0, 10.0), ("gamma", 0.0, 1.0), ("lam", 0.0, 1.0),
+            ("job_entropy", 0.0, 10.0), ("gpu_entropy", 0.0, 10.0), ("gamma", 0.0, 1.0),
+            ("job_lam", 0.0, 1.0), ("gpu_lam", 0.0, 1.0),
         ):  # fmt: skip
             self._check_number(field, low, high, f"{low:g} to {high:g}")
         for field in ("clip", "advantage_clamp", "gradient_clip", "kl_limit", "huber"):
@@ -77,11 +81,34 @@ class PPOSettings:
         """Learning rate of an agent's policy network at the start."""
         return {"job": self.job_rate, "gpu": self.gpu_rate}[agent]
 
-    def schedule(self, rate: float) -> float | list[list[float]]:
-        """A learning rate in RLlib's terms: a number, or points (decisions sampled, rate) to go between."""
+    def entropy(self, agent: str) -> float:
+        """Weight of an agent's entropy bonus."""
+        return {"job": self.job_entropy, "gpu": self.gpu_entropy}[agent]
+
+    def lam(self, agent: str) -> float:
+        """Lambda of an agent's advantages."""
+        return {"job": self.job_lam, "gpu": self.gpu_lam}[agent]
+
+    def policy_rate(self, agent: str) -> float | list[list[float]]:
+        """An agent's learning rate in RLlib's terms: a number, or points (decisions sampled, rate) to go between.
+
+        Adam's first steps are as large as its rate allows, however little they rest on: at the full rate they can
+        throw imitated policies far off.
+        """
+        rate = self.rate(agent)
+        begins = self.value_warmup * self.iteration_decisions
+        points = {0: 0.1 * rate, begins: 0.1 * rate} if self.rate_warmup else {0: rate}
+        points[begins + self.rate_warmup * self.iteration_decisions if self.rate_warmup else 0] = rate
+        if self.final_rate < 1.0:
+            points[max(self.total_decisions, 1 + max(points))] = rate * self.final_rate
+        return rate if len(points) == 1 else [[place, value] for place, value in points.items()]
+
+    @property
+    def critic_rate(self) -> float | list[list[float]]:
+        """The critics' learning rate in RLlib's terms."""
         if self.final_rate == 1.0:
-            return rate
-        return [[0, rate], [self.total_decisions, rate * self.final_rate]]
+            return self.value_rate
+        return [[0, self.value_rate], [self.total_decisions, self.value_rate * self.final_rate]]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able form."""

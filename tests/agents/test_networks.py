@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_sched.agents.networks import MASKED, Critic, GpuNet, JobNet
+from attn_sched.agents.networks import MASKED, Critic, GpuNet, Inputs, JobNet
 from attn_sched.agents.pair import AgentPair, check_finite, sample
 from attn_sched.agents.schema import GLOBAL_FEATURES, JOB_FEATURES, UNIT_FEATURES
 from attn_sched.agents.spec import NetworkSpec
@@ -32,7 +32,7 @@ def observe(seed: int, count: int, waiting: int, racks: int = 2, nodes: int = 4,
     units = racks * nodes
     jobs = torch.zeros(count, window, len(JOB_FEATURES))
     jobs[:, :waiting] = uniform(count, waiting, len(JOB_FEATURES))
-    groups = torch.tensor([[u, units + u // nodes, units + racks] for u in range(units)], dtype=torch.int16)
+    groups = torch.tensor([[u, units + u // nodes, units + racks] for u in range(units)], dtype=torch.int32)
     mask = torch.zeros(count, window + 1, dtype=torch.int8)
     mask[:, :waiting] = (uniform(count, waiting) > 0.3).to(torch.int8)
     mask[:, -1] = 1
@@ -63,6 +63,7 @@ def build(kind: type, spec: NetworkSpec, seed: int = 0) -> torch.nn.Module:
     for parameter in net.parameters():
         if parameter.ndim != 2:
             torch.nn.init.normal_(parameter, std=0.5)
+    net.inputs.fit(place(seed + 7, 20, waiting=9))
     return net
 
 
@@ -124,7 +125,7 @@ def test_padding_never_leaks(spec: NetworkSpec, seed: int, waiting: int, more: i
     for obs, net in ((observe(seed, 3, waiting), job), (place(seed, 3, waiting), gpu)):
         rubbish = torch.randn(3, more, len(UNIT_FEATURES)) * 100
         padded = {**obs, "units": torch.cat([obs["units"], rubbish], dim=1)}
-        padded["unit_groups"] = torch.cat([obs["unit_groups"], torch.full((3, more, 3), -1, dtype=torch.int16)], dim=1)
+        padded["unit_groups"] = torch.cat([obs["unit_groups"], torch.full((3, more, 3), -1, dtype=torch.int32)], dim=1)
         if net is gpu:
             padded["action_mask"] = torch.nn.functional.pad(obs["action_mask"], (0, more))
         with torch.no_grad():
@@ -212,7 +213,7 @@ def test_seeds_fix_the_weights_and_leave_the_global_generator_alone() -> None:
     one, same, other = (AgentPair.fresh(SPECS[0], ("job", "gpu"), seed) for seed in (5, 5, 6))
     assert torch.equal(state, torch.random.get_rng_state())
     assert one.job is not None and same.job is not None and other.job is not None
-    weights = [torch.cat([p.flatten() for p in pair.job.parameters()]) for pair in (one, same, other)]
+    weights = [torch.cat([p.flatten() for p in pair.net("job").parameters()]) for pair in (one, same, other)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
@@ -230,7 +231,7 @@ def test_seeds_fix_the_weights_and_leave_the_global_generator_alone() -> None:
 )
 def test_a_spec_that_cannot_be_built_is_refused(field: str, value: object) -> None:
     with pytest.raises(InputError, match=field):
-        NetworkSpec(**{field: value})
+        NetworkSpec(**{field: value})  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_spec_survives_json() -> None:
@@ -245,3 +246,23 @@ def test_a_spec_survives_json() -> None:
 def test_networks_are_small() -> None:
     for kind in (JobNet, GpuNet, Critic):
         assert sum(p.numel() for p in kind(NetworkSpec()).parameters()) < 200_000
+
+
+def test_inputs_are_brought_to_one_scale_and_padding_does_not_count() -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs = Inputs(jobs=len(JOB_FEATURES), globals=len(GLOBAL_FEATURES))
+    obs = observe(0, 40, 5, window=8)
+    obs["jobs"][:, :5] = 0.5 + 0.1 * torch.randn(40, 5, len(JOB_FEATURES), generator=generator)
+    obs["globals"][:] = torch.rand(40, len(GLOBAL_FEATURES), generator=generator)
+    obs["globals"][:, 3] = 0.7  # never changes
+    assert torch.equal(inputs(obs)["jobs"], obs["jobs"])  # left alone before fit
+    inputs.fit(obs)
+    scaled = inputs(obs)
+    jobs = scaled["jobs"][:, :5].flatten(0, 1)
+    torch.testing.assert_close(jobs.mean(0), torch.zeros(len(JOB_FEATURES)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(jobs.std(0), torch.ones(len(JOB_FEATURES)), atol=1e-3, rtol=0)
+    obs["globals"][:, 3] = 0.8
+    torch.testing.assert_close(inputs(obs)["globals"][:, 3], torch.full((40,), 0.1))
+    obs["globals"][:, 0] = 1e9
+    assert inputs(obs)["globals"].abs().max() == Inputs.MOST
+    assert scaled["units"] is obs["units"] and set(scaled) == set(obs)

@@ -14,6 +14,7 @@ from attn_sched.errors import InputError
 from attn_sched.simulator import Ask, Engine, EngineRule, SimOptions, fit_to_cluster
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.fitting import best_slowdown
+from attn_sched.simulator.selection import expected_end
 from attn_sched.workload import Workload, build_workload, scale_load, synth
 
 WINDOW = 8
@@ -112,6 +113,43 @@ def test_job_rows_tell_what_the_workload_says() -> None:
     assert checked > 50
 
 
+@pytest.mark.parametrize("cluster", ["nodes:2x4", "nodes:4x2"])
+def test_job_rows_tell_ranks_and_how_long_until_enough_is_free(cluster: str) -> None:
+    engine, seen = make(cluster, batch=1)
+    names = {name: k for k, name in enumerate(JOB_FEATURES)}
+    week = np.log1p(7 * 86_400)
+    waited = 0
+    for ask in walk(engine, seen):
+        w = engine.view(0)
+        workload = engine.workloads[0]
+        shown = ask.windows[0][ask.windows[0] >= 0]
+        rows = seen.jobs[0, : len(shown)]
+        length = np.maximum(workload.estimate_s[shown], 1.0)
+        for name, keys in (("length_rank", length), ("area_rank", length * workload.num_gpus[shown])):
+            before = (keys[None] < keys[:, None]).sum(1) + ((keys[None] == keys[:, None]).sum(1) - 1) / 2
+            np.testing.assert_allclose(rows[:, names[name]], before / max(1, len(shown) - 1), atol=1e-6, err_msg=name)
+        gpus = engine.cluster.num_gpus
+        np.testing.assert_allclose(rows[:, names["gpus_of_cluster"]], workload.num_gpus[shown] / gpus, rtol=1e-5)
+        if ask.phases[0] != at.JOB_PHASE:
+            assert not rows[:, names["until_fits"]].any()
+            continue
+        running = w.fh[: w.si[at.N_FINISH]]
+        ends = np.array([expected_end(w, int(job)) for job in running])
+        order = np.argsort(ends, kind="stable")
+        free = (
+            gpus - workload.num_gpus[running].sum() + np.concatenate([[0], workload.num_gpus[running][order].cumsum()])
+        )
+        moments = np.concatenate([[float(w.sf[at.NOW])], ends[order]])
+        for k, job in enumerate(shown):
+            fits = bool(rows[k, names["fits"]])
+            wait = 0.0 if fits else moments[int(np.argmax(free >= workload.num_gpus[job]))] - w.sf[at.NOW]
+            waited += wait > 0
+            assert rows[k, names["until_fits"]] == pytest.approx(np.log1p(wait) / week, abs=1e-5)
+            lost = length[k] * (best_slowdown(w, int(job)) - 1) if fits else 0.0
+            assert rows[k, names["time_lost"]] == pytest.approx(np.log1p(max(0.0, lost)) / week, abs=1e-5)
+    assert waited > 50
+
+
 def test_unit_rows_tell_what_is_free_and_picked() -> None:
     engine, seen = make(batch=1)
     names = {name: k for k, name in enumerate(UNIT_FEATURES)}
@@ -134,6 +172,11 @@ def test_unit_rows_tell_what_is_free_and_picked() -> None:
             assert seen.glob[0, need] == pytest.approx(np.log2(1 + left) / 10)
             np.testing.assert_array_equal(seen.unit_mask[0], free > 0)
             np.testing.assert_array_equal(rows[:, names["completes"]], free >= left)
+            above = w.free[0, engine.cluster.parent[engine.units]]
+            for name, room in (("fill", free), ("rack_fill", above)):
+                share = np.where(room > 0, np.minimum(1.0, left / np.maximum(room, 1)), 0.0)
+                np.testing.assert_allclose(rows[:, names[name]], share, rtol=1e-6, err_msg=name)
+            np.testing.assert_array_equal(rows[:, names["rack_completes"]], above >= left)
         else:
             assert seen.glob[0, need] == 0
     assert placing > 30

@@ -43,7 +43,7 @@ def config() -> PPOConfig:
     made.environment(register(), env_config=dict(ENV_CONFIG), disable_env_checking=True)
     made.env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=64)
     made.training(train_batch_size_per_learner=128, minibatch_size=32, num_epochs=1)
-    made.multi_agent(policies=set(AGENTS), policy_mapping_fn=module_of)  # type: ignore[arg-type]  # agents are strings here
+    made.multi_agent(policies=set(AGENTS), policy_mapping_fn=module_of)
     made.rl_module(
         rl_module_spec=MultiRLModuleSpec(rl_module_specs={agent: module_spec(agent, spec) for agent in AGENTS})
     )

@@ -160,7 +160,7 @@ def test_window(episode: tuple[Replay, EngineRule, int, np.random.Generator]) ->
             if ask.phases[b] == at.UNIT_PHASE and engine.view(b).si[at.N_PICKS] > 0:
                 return int(rng.choice(legal(engine, b, ask)))  # shown as before the first pick
             others = waiting[oldest:]
-            unfit = [not job_fits(engine.view(b), int(job)) for job in others]
+            unfit = np.array([not job_fits(engine.view(b), int(job)) for job in others], dtype=bool)
             best = np.lexsort((others, engine.view(b).jf[others, at.ESTIMATE], unfit))[: window // 2]
             expected = np.concatenate([waiting[:oldest], np.sort(others[best])])
         np.testing.assert_array_equal(shown, expected)

@@ -39,7 +39,7 @@ def fragments() -> list[Fragment]:
 
 
 def join(fragments: list[Fragment], **changes: Any) -> dict[str, dict[str, Any]]:
-    connector = FragmentsToTrainBatch(**{"gamma": 1.0, "lam": 0.9, "clamp": 4.0, **changes})
+    connector = FragmentsToTrainBatch(**{"gamma": 1.0, "lam": {"job": 0.9, "gpu": 0.9}, "clamp": 4.0, **changes})
     return connector(episodes=[to_episode(f, str(f.episode)) for f in fragments])
 
 
@@ -65,12 +65,13 @@ def test_columns_stand_row_by_row(fragments: list[Fragment]) -> None:
         np.testing.assert_array_equal(batch["job"][column], np.concatenate([getattr(f, field) for f in jobs]))
 
 
-@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 0.9), (0.8, 1.0), (1.0, 0.0)])
-def test_credit_is_that_of_each_fragment(fragments: list[Fragment], gamma: float, lam: float) -> None:
-    batch = join(fragments, gamma=gamma, lam=lam)
+@pytest.mark.parametrize(("gamma", "lams"), [(1.0, (0.9, 0.5)), (0.8, (1.0, 1.0)), (1.0, (0.0, 0.9))])
+def test_credit_is_that_of_each_fragment(fragments: list[Fragment], gamma: float, lams: tuple[float, float]) -> None:
+    by_agent = dict(zip(("job", "gpu"), lams, strict=True))
+    batch = join(fragments, gamma=gamma, lam=by_agent)
     for agent in ("job", "gpu"):
         mine = [f for f in fragments if f.agent == agent]
-        advantages = np.concatenate([gae(f.terms, f.values, f.terminated, lam, gamma) for f in mine])
+        advantages = np.concatenate([gae(f.terms, f.values, f.terminated, by_agent[agent], gamma) for f in mine])
         values = np.concatenate([f.values[:-1] for f in mine])
         weights = np.concatenate([f.weights for f in mine])
         np.testing.assert_allclose(batch[agent][TARGETS], advantages + values, rtol=1e-5)
@@ -83,7 +84,7 @@ def test_nothing_sampled_gives_nothing(fragments: list[Fragment]) -> None:
 
 
 def test_a_copy_is_made_alike() -> None:
-    connector = FragmentsToTrainBatch(gamma=0.9, lam=0.8, clamp=3.0)
+    connector = FragmentsToTrainBatch(gamma=0.9, lam={"job": 0.8, "gpu": 0.5}, clamp=3.0)
     args, kwargs = connector.get_ctor_args_and_kwargs()
     copy = FragmentsToTrainBatch(*args, **kwargs)
-    assert (copy.gamma, copy.lam, copy.clamp) == (0.9, 0.8, 3.0)
+    assert (copy.gamma, copy.lam, copy.clamp) == (0.9, {"job": 0.8, "gpu": 0.5}, 3.0)

@@ -211,7 +211,7 @@ def test_a_critic_comes_to_expect_what_can_be_known() -> None:
         part.obs = {
             "jobs": np.zeros((6, SPEC.window, len(JOB_FEATURES)), np.float32),
             "units": np.zeros((6, 2, len(UNIT_FEATURES)), np.float32),
-            "unit_groups": np.zeros((6, 2, UNIT_GROUPS), np.int16),
+            "unit_groups": np.zeros((6, 2, UNIT_GROUPS), np.int32),
             "globals": seen,
         }
         parts.append(part)

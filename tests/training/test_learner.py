@@ -116,7 +116,7 @@ def test_updates_fit_the_values(sampled: Sampled) -> None:
 
 
 def test_actions_that_turned_out_well_become_likelier(sampled: Sampled) -> None:
-    learner = make_learner(sampled, job_rate=2e-3, entropy=0.0, kl_limit=1.0)
+    learner = make_learner(sampled, job_rate=2e-3, job_entropy=0.0, kl_limit=1.0)
     batch = learner._learner_connector(rl_module=learner.module, episodes=sampled[1])["job"]
     tensors = learner._tensors(batch)
 

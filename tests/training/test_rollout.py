@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +43,7 @@ def shapes(counts: dict[str, int], jobs: int = 30) -> list[Shape]:
     return made
 
 
-def rollout(rule: str = "both", seed: int = 0, greedy: bool = False, **batch: object) -> Rollout:
+def rollout(rule: str = "both", seed: int = 0, greedy: bool = False, **batch: Any) -> Rollout:
     agents = ("job", "gpu") if rule == "both" else (rule,)
     pair = AgentPair.fresh(SPEC, agents, seed)
     torch.manual_seed(seed)
@@ -76,7 +78,7 @@ def test_cuts_change_nothing(rule: str) -> None:
             got, wanted = joined(fragments, name), joined(reference[key], name)
             np.testing.assert_allclose(got, wanted[: len(got)], rtol=1e-4, atol=1e-5, err_msg=name)
         # A fragment's last observation is the next one's first.
-        for before, after in zip(fragments, fragments[1:], strict=False):
+        for before, after in itertools.pairwise(fragments):
             np.testing.assert_array_equal(before.obs["jobs"][-1], after.obs["jobs"][0])
             np.testing.assert_array_equal(before.values[-1], after.values[0])
 
