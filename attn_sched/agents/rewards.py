@@ -45,8 +45,8 @@ _WAIT, _JAIN, _WORST = range(3)
 
 
 @njit
-def _costs(w: World, fairness: int, out: F8) -> None:
-    """Cumulative raw costs of one cluster: out f8[3]; see the module."""
+def raw_costs(w: World, fairness: int, out: F8) -> None:
+    """Cumulative raw costs of one cluster: out f8[3]; see the module. ``fairness`` counts as in ``FAIRNESS``."""
     excess = w.sf[at.DONE_EXCESS] + w.sf[at.WAIT_SUM]
     for i in range(w.si[at.N_FINISH]):
         job = w.fh[i]
@@ -69,7 +69,7 @@ def _costs(w: World, fairness: int, out: F8) -> None:
 @njit
 def _costs_all(address: int, fairness: int, scales: F8, out: F8) -> None:
     for b in range(out.shape[0]):
-        _costs(world_at(address, b), fairness, out[b])
+        raw_costs(world_at(address, b), fairness, out[b])
         for k in range(out.shape[1]):
             out[b, k] /= scales[b, k]
 
@@ -121,7 +121,7 @@ def reference_scales(
     scales = np.ones((len(workloads), len(TERMS)))
     raw = np.zeros(len(TERMS))
     for b, workload in enumerate(workloads):
-        _costs(engine.view(b), _WAIT, raw)
+        raw_costs(engine.view(b), _WAIT, raw)
         jobs = len(workload)
         mean_s = max(float(workload.duration_s.mean()), LEAST_DURATION_S)
         scales[b, 0] = max(raw[0], LEAST_EXCESS * mean_s * jobs)

@@ -35,7 +35,7 @@ Sampled = tuple[dict[str, Any], list[SingleAgentEpisode], dict[str, Any]]
 
 def make_learner(sampled: Sampled, **changes: Any) -> Any:
     spaces, _, weights = sampled
-    config = build_config(settings(**changes), SPEC, TinySource())
+    config = build_config(settings(**{"rate_warmup": 0, **changes}), SPEC, TinySource())
     learner: Any = config.build_learner_group(spaces=spaces)._learner
     assert isinstance(learner, SchedulingPPOLearner)
     learner.module.set_state(weights)
