@@ -61,7 +61,7 @@ class raw_env(AECEnv[str, Observation, int | None]):
         >>> scheduling = env(cluster="nodes:2x4", episodes={"families": ["philly"], "jobs": 10}, window=4)
         >>> scheduling.reset(seed=0)
         >>> scheduling.agent_selection, scheduling.observe("job")["jobs"].shape
-        ('job', (4, 18))
+        ('job', (4, 23))
         >>> for agent in scheduling.agent_iter():
         ...     observation, reward, terminated, truncated, info = scheduling.last()
         ...     done = terminated or truncated

@@ -120,10 +120,9 @@ def test_recorded_columns_belong_together() -> None:
 
 def test_counters_are_exact() -> None:
     runner = make_runner()
-    everything = []
-    for _ in range(2):
+    checked = False
+    for _ in range(6):
         episodes = runner.sample(num_timesteps=60)
-        everything += episodes
         steps = {agent: sum(len(e) for e in episodes if e.agent_id == agent) for agent in AGENTS}
         peek = runner.metrics.peek
         assert sum(steps.values()) >= 60 and peek("num_env_steps_sampled") == sum(steps.values())
@@ -132,10 +131,11 @@ def test_counters_are_exact() -> None:
         assert set(peek(SECONDS)) == {"engine", "network", "rest"} and min(peek(SECONDS).values()) > 0
         ended = {e.multi_agent_episode_id for e in episodes if e.is_terminated}
         if ended:
+            checked = True
             assert peek("episode_return_max") < 0 < peek(("episode_cost", "completion"))
             assert 10 <= peek("episode_len_min") <= peek("episode_len_mean") <= peek("episode_len_max")
         runner.get_metrics()
-    assert ended, "no episode has ended: nothing of theirs was checked"
+    assert checked, "no episode has ended: nothing of theirs was checked"
 
 
 def test_default_amount_and_number_of_episodes() -> None:
