@@ -29,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 LIGHT_ROOMS = ("base", "workload", "cluster", "simulator", "agents", "policies", "evaluation", "cli")
-HEAVY = ("ray", "torch")  # not pandas: where Ray brings it, pyarrow imports it with the first array it makes
+HEAVY = ("ray", "torch", "pandas")
 # The networks themselves: nothing light may import them before a learned policy is asked for.
 TORCH_MODULES = ("attn_sched.agents.networks", "attn_sched.agents.pair", "attn_sched.agents.greedy")
 
@@ -117,6 +117,11 @@ def test_modules_are_not_too_long() -> None:
 
 _REPLAY = """
 import importlib, json, sys
+class NoPandas:  # where it is installed, pyarrow imports it with the first array it makes; nobody else may
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoPandas())
 for name in {modules!r}:
     importlib.import_module(name)
 from attn_sched.cli import main

@@ -72,7 +72,7 @@ class Inputs(nn.Module):
             if name not in obs:
                 continue
             rows = obs[name][there[name](obs)] if name in there else obs[name]
-            if len(rows) < 2:
+            if len(rows) < 2:  # they have no deviation
                 continue
             deviation, mean = torch.std_mean(rows.double(), dim=0)
             changes = deviation > self.LEAST
@@ -366,14 +366,18 @@ class Critic(nn.Module):
     def _values(self, obs: Obs) -> Tensor:
         jobs, units = job_there(obs), unit_there(obs)
         obs = self.inputs(obs)
-        plain = {"chosen": len(JOB_FEATURES), "globals": len(GLOBAL_FEATURES), "outlook": len(OUTLOOK_FEATURES)}
-        # Neither is always there: a job being placed, and an outlook.
-        known = [obs.get(name, obs["globals"].new_zeros(len(obs["globals"]), size)) for name, size in plain.items()]
+        globs = obs["globals"]
+
+        def known(name: str, size: int) -> Tensor:
+            """A job being placed and an outlook are not always there."""
+            return obs[name] if name in obs else globs.new_zeros(len(globs), size)
+
+        plain = [known("chosen", len(JOB_FEATURES)), globs, known("outlook", len(OUTLOOK_FEATURES))]
         pooled = [
             *self._pool(self.job(obs["jobs"]), jobs),
             *self._pool(self.unit(obs["units"]), units),
         ]
-        values: Tensor = self.value(torch.cat([*pooled, *known], dim=-1))
+        values: Tensor = self.value(torch.cat([*pooled, *plain], dim=-1))
         return values.float()
 
     @staticmethod

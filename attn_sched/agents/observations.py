@@ -18,7 +18,7 @@ from attn_sched.simulator.engine import Ask, Engine
 from attn_sched.simulator.fitting import best_path, best_slowdown
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import hold_legal, job_legal, unit_free, unit_type
-from attn_sched.simulator.selection import estimate, expected_end, until_fits
+from attn_sched.simulator.selection import estimate, expected_end, gpu_counts, until_fits
 from attn_sched.simulator.splitting import islands_below
 from attn_sched.simulator.state import World, world_at
 
@@ -71,6 +71,13 @@ def static_features(w: World, out: F4) -> None:
 
 
 @njit
+def _observe_slowdown(w: World, job: int, slowdown: float, out: F4) -> None:
+    """What the best placement of a job does to it."""
+    out[_SLOWDOWN] = _slow(slowdown)
+    out[_LOST] = _time(estimate(w, job) * (slowdown - 1.0))
+
+
+@njit
 def observe_job(w: World, job: int, fits: bool, gpus: int, static: F4, out: F4) -> None:
     """Features of one waiting (or just selected) job in a cluster of ``gpus``: out f4[len(JOB_FEATURES)].
 
@@ -94,9 +101,7 @@ def observe_job(w: World, job: int, fits: bool, gpus: int, static: F4, out: F4) 
         level = best_path(w, w.ji[job, at.FIT])
         if level >= 0:
             out[_LEVEL + min(level, MAX_LEVEL)] = 1.0
-            slowdown = best_slowdown(w, job)
-            out[_SLOWDOWN] = _slow(slowdown)
-            out[_LOST] = _time(estimate(w, job) * (slowdown - 1.0))
+            _observe_slowdown(w, job, best_slowdown(w, job), out)
     running = w.si[at.RUNNING_GPUS]
     out[_SHARE] = w.ui[user, at.U_GPUS] / running if running > 0 else 0.0
     out[_USER_SLOWDOWN] = 0.0
@@ -269,12 +274,7 @@ def observe(
     """Fill the observation of one cluster; see ``Observations`` for shapes."""
     size = window.shape[0]
     placing = phase == at.UNIT_PHASE
-    root = w.cap.shape[1] - 1
-    gpus = 0
-    free = 0
-    for t in range(w.cap.shape[0]):
-        gpus += w.cap[t, root]
-        free += w.free[t, root]
+    gpus, free = gpu_counts(w)
     waiting = 0
     while waiting < size and window[waiting] >= 0:
         waiting += 1
@@ -300,8 +300,7 @@ def observe(
         observe_job(w, w.si[at.PICK_JOB], False, gpus, static, chosen)
         chosen[_FITS] = 1.0
         chosen[_LEVEL + min(w.si[at.PICK_LEVEL], MAX_LEVEL)] = 1.0
-        chosen[_SLOWDOWN] = _slow(w.sf[at.PICK_SLOWDOWN])
-        chosen[_LOST] = _time(estimate(w, w.si[at.PICK_JOB]) * (w.sf[at.PICK_SLOWDOWN] - 1.0))
+        _observe_slowdown(w, w.si[at.PICK_JOB], w.sf[at.PICK_SLOWDOWN], chosen)
     _observe_units(w, units, unit_of, placing, unit_rows, unit_mask)
     queue = w.si[at.N_WAITING]
     glob[_QUEUE] = _count(queue)

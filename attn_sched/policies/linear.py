@@ -20,16 +20,16 @@ from attn_sched.errors import InputError
 from attn_sched.files import atomic_write
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
-from attn_sched.simulator.engine import Ask, Engine
+from attn_sched.simulator.engine import WHOLE_RUN, Ask, Engine
 from attn_sched.simulator.fitting import best_slowdown
 from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.loop import apply_job, hold_legal, job_legal, run
-from attn_sched.simulator.selection import estimate, until_fits
+from attn_sched.simulator.rule import EngineRule
+from attn_sched.simulator.selection import estimate, gpu_counts, until_fits
 from attn_sched.simulator.state import World, world_at
 
 FORMAT = "attn-sched linear rule"
 VERSION = 1
-WHOLE_RUN = 1 << 62
 
 # Of a waiting job that may start now: d estimated duration (s, at least 1), n GPUs, w seconds waited, s best slowdown
 # now; of the cluster: q waiting jobs, f share of GPUs free. Of the blocked job, the one with the highest order sum of
@@ -61,6 +61,8 @@ START_FEATURES: dict[str, str] = {
     "overtakes_long": "a l",
     "overtakes_large": "a l min(1, n / m)",
 }
+# The engine's rule where a linear rule answers for the job agent.
+JOB_AGENT = EngineRule(order=at.AGENT, placement=at.TOPO_BEST_FIT)
 ORDERS, STARTS = len(ORDER_FEATURES), len(START_FEATURES)
 _LOG_HOUR = float(np.log(3600.0))
 
@@ -190,12 +192,7 @@ def _order_sum(w: World, job: int, slow: float, order: F8, per_length: float, pe
 @njit
 def choose(w: World, window: I8, weights: F8) -> int:
     """The rule's answer: an index of ``window``, or its length for HOLD."""
-    root = w.cap.shape[1] - 1
-    gpus = 0
-    free = 0
-    for t in range(w.cap.shape[0]):
-        gpus += w.cap[t, root]
-        free += w.free[t, root]
+    gpus, free = gpu_counts(w)
     order = weights[:ORDERS]
     start = weights[ORDERS:]
     queue = np.log1p(w.si[at.N_WAITING]) / 3.0
@@ -258,15 +255,19 @@ def _choose_all(address: int, phases: I8, windows: I8, weights: F8, out: I8) -> 
 
 
 @njit
-def _play(address: int, b: int, window: I8, weights: F8) -> int:
-    """Run cluster ``b`` to its end under the rule; returns the phase it stopped at."""
-    w = world_at(address, b)
+def follow(w: World, window: I8, weights: F8) -> int:
+    """Run a cluster to its end under the rule; returns the phase it stopped at. ``window`` i8[K] is overwritten."""
     while True:
         phase = run(w, WHOLE_RUN)
         if phase != at.JOB_PHASE:
             return phase
         window[:] = w.wj
         apply_job(w, window, choose(w, window, weights))
+
+
+@njit
+def _play(address: int, b: int, window: I8, weights: F8) -> int:
+    return follow(world_at(address, b), window, weights)
 
 
 def answer(rule: LinearRule, engine: Engine, ask: Ask, out: I8) -> None:

@@ -34,14 +34,24 @@ def mean_active_users(w: World, job: int) -> float:
 
 
 @njit
+def gpu_counts(w: World) -> tuple[int, int]:
+    """GPUs of the cluster, and how many of them are free; all types together."""
+    root = w.cap.shape[1] - 1
+    gpus = 0
+    free = 0
+    for t in range(w.cap.shape[0]):
+        gpus += w.cap[t, root]
+        free += w.free[t, root]
+    return gpus, free
+
+
+@njit
 def fair_duration(w: World, job: int, duration: float) -> float:
     """Seconds ``job`` would take on a 1/A share of the cluster.
 
     Duration * max(1, n A / N) (Themis, NSDI 2020, section 3).
     """
-    gpus = 0
-    for t in range(w.cap.shape[0]):
-        gpus += w.cap[t, w.cap.shape[1] - 1]
+    gpus, _ = gpu_counts(w)
     return duration * max(1.0, w.ji[job, at.GPUS] * mean_active_users(w, job) / gpus)
 
 

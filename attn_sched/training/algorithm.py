@@ -114,11 +114,8 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
         add_default_connectors_to_learner_pipeline=False,
     )
     config.training(
-        lr=settings.policy_rate(settings.agents[0]),
         gamma=settings.gamma,
-        lambda_=settings.lam(settings.agents[0]),
         clip_param=settings.clip,
-        entropy_coeff=settings.entropy(settings.agents[0]),
         use_kl_loss=False,
         grad_clip=settings.gradient_clip,
         num_epochs=settings.epochs,
@@ -136,7 +133,7 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
                 lambda_=settings.lam(agent),
                 entropy_coeff=settings.entropy(agent),
             )
-            for agent in settings.agents[1:]
+            for agent in settings.agents
         },
     )
     config.debugging(seed=settings.seed, log_level="ERROR")

@@ -14,16 +14,13 @@ import numpy as np
 from attn_sched.agents.rewards import TERMS, raw_costs
 from attn_sched.choices import FAIRNESS
 from attn_sched.jit import njit
-from attn_sched.policies.linear import LinearRule, choose
-from attn_sched.simulator import Engine, EngineRule
+from attn_sched.policies.linear import JOB_AGENT, LinearRule, follow
+from attn_sched.simulator import Engine
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.layout import F8, I8
-from attn_sched.simulator.loop import apply_job, run
+from attn_sched.simulator.loop import apply_job
 from attn_sched.simulator.state import FIELDS, world_at
 from attn_sched.training.batch import EpisodeBatch
-
-WHOLE_RUN = 1 << 62
-FOLLOWED = EngineRule(order=at.AGENT, placement=at.TOPO_BEST_FIT)
 
 
 @njit
@@ -31,13 +28,9 @@ def _follow(address: int, window: I8, answer: int, weights: F8, fairness: int, o
     """Give ``answer`` in the cluster at ``address``, let the rule play on to the end, and write what all of it cost."""
     w = world_at(address, 0)
     apply_job(w, window, answer)
-    while True:
-        phase = run(w, WHOLE_RUN)
-        if phase != at.JOB_PHASE:
-            raw_costs(w, fairness, out)
-            return phase
-        window[:] = w.wj
-        apply_job(w, window, choose(w, window, weights))
+    phase = follow(w, window, weights)
+    raw_costs(w, fairness, out)
+    return phase
 
 
 class Lookahead:
@@ -53,12 +46,9 @@ class Lookahead:
         self.weights = rule.vector
         self.fairness = FAIRNESS.index(batch.fairness)
         self._copies = [
-            Engine(
-                group.shape.cluster, group.engine.workloads[:1], FOLLOWED, group.engine.options,
-                window=group.engine.window,
-            )
-            for group in batch.groups_of
-        ]  # fmt: skip
+            Engine(g.shape.cluster, g.engine.workloads[:1], JOB_AGENT, g.engine.options, window=g.engine.window)
+            for g in batch.groups_of
+        ]
 
     def costs(self, row: int, answers: I8) -> F8:
         """f8[n, 3]: the normalised costs of cluster ``row``'s whole episode after each of ``answers``, i8[n].

@@ -96,9 +96,11 @@ class PPOSettings:
         throw imitated policies far off.
         """
         rate = self.rate(agent)
-        begins = self.value_warmup * self.iteration_decisions
-        points = {0: 0.1 * rate, begins: 0.1 * rate} if self.rate_warmup else {0: rate}
-        points[begins + self.rate_warmup * self.iteration_decisions if self.rate_warmup else 0] = rate
+        points = {0: rate}
+        if self.rate_warmup:
+            begins = self.value_warmup * self.iteration_decisions
+            risen = begins + self.rate_warmup * self.iteration_decisions
+            points = {0: 0.1 * rate, begins: 0.1 * rate, risen: rate}
         if self.final_rate < 1.0:
             points[max(self.total_decisions, 1 + max(points))] = rate * self.final_rate
         return rate if len(points) == 1 else [[place, value] for place, value in points.items()]

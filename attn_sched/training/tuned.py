@@ -29,9 +29,9 @@ from attn_sched.agents.rewards import REFERENCE, reference_scales
 from attn_sched.cluster import Cluster
 from attn_sched.errors import InputError
 from attn_sched.files import atomic_write
-from attn_sched.policies.linear import LinearRule, play, sjf_rule
+from attn_sched.policies.linear import JOB_AGENT, LinearRule, play, sjf_rule
 from attn_sched.seeding import stream
-from attn_sched.simulator import Engine, EngineRule, SimOptions
+from attn_sched.simulator import Engine, SimOptions
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.layout import F8, I8
 from attn_sched.simulator.state import FIELDS
@@ -39,7 +39,6 @@ from attn_sched.training.data import ClusterPools
 from attn_sched.workload import Workload
 from attn_sched.workload.episodes import EpisodeSpec
 
-JOB_AGENT = EngineRule(order=at.AGENT, placement=at.TOPO_BEST_FIT)
 START_THETA = 1.5  # the search begins at sjf that holds gangs whose best slowdown now is above this
 
 Progress = Callable[[int, float], None]  # generations done, score of the last one's mean

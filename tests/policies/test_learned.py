@@ -88,7 +88,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("weights")
     save_linear(sjf_rule(1.2), folder / "rule.json")
     return {
-        "PAIR": save_tiny(folder, "pair"),
+        "PAIR": save_tiny(folder, "pair", seed=1),
         "OTHER": save_tiny(folder, "other", seed=5),
         "RULE": str(folder / "rule.json"),
     }
@@ -151,16 +151,14 @@ def test_options_reach_the_batch(
         assert schedule.options == {"policy": parse_policy(name).full_name, **options.as_dict()}
     if options.max_wait_s is not None:
         plain = simulate_many(some, cluster, name)
-        assert any(not np.array_equal(s.wait_s, other.wait_s) for s, other in zip(together, plain, strict=True))
+        assert max(s.wait_s.max() for s in together) < max(s.wait_s.max() for s in plain)
 
 
 def test_the_seed_reaches_the_batch(cluster: Cluster, logs: list[Workload], names: dict[str, str]) -> None:
     name = named("agents:PAIR+random", names)
-    drawn = [simulate_many(logs, cluster, name, SimOptions(seed=seed)) for seed in (1, 1, 2)]
-    for one, again in zip(drawn[0], drawn[1], strict=True):
-        same(one, again)
-    pairs = zip(drawn[0], drawn[2], strict=True)
-    assert any(not np.array_equal(one.finish_s, other.finish_s) for one, other in pairs)
+    drawn = [simulate_many(logs[:2], cluster, name, SimOptions(seed=seed)) for seed in (1, 1, 2)]
+    same(drawn[0][1], drawn[1][1])
+    assert not np.array_equal(drawn[0][1].finish_s, drawn[2][1].finish_s)
 
 
 def test_it_is_the_pair_that_answers(cluster: Cluster, logs: list[Workload], tmp_path: Path) -> None:

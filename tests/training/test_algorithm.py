@@ -37,7 +37,7 @@ def build(agents: tuple[str, ...] = AGENTS, spec: NetworkSpec = SPEC, **changes:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[dict[str, Any]], Path]]:
     """An algorithm after two iterations, their results, and its checkpoint."""
-    algorithm = build(final_rate=0.5)
+    algorithm = build(rate_warmup=0, final_rate=0.5)
     results = [algorithm.train() for _ in range(2)]
     folder = ppo.save_checkpoint(algorithm, tmp_path_factory.mktemp("run") / "checkpoint-2")
     yield algorithm, results, folder
@@ -85,7 +85,7 @@ def test_a_restored_run_stands_where_the_saved_one_stood(trained: Trained) -> No
     algorithm, _, folder = trained
     after = []
     for _ in range(2):
-        other = build(final_rate=0.5, seed=3)
+        other = build(rate_warmup=0, final_rate=0.5, seed=3)
         ppo.restore_checkpoint(other, folder)
         np.testing.assert_equal(learner_state(other), learner_state(algorithm))
         np.testing.assert_equal(runner_weights(other), runner_weights(algorithm))
@@ -101,7 +101,7 @@ def test_a_restored_run_stands_where_the_saved_one_stood(trained: Trained) -> No
 
 def test_restoring_takes_a_run_back_too(trained: Trained) -> None:
     algorithm, _, folder = trained
-    other = build(final_rate=0.5)
+    other = build(rate_warmup=0, final_rate=0.5)
     for _ in range(3):  # ahead of the checkpoint, by RLlib's count of weights too
         other.train()
     ppo.restore_checkpoint(other, folder)
