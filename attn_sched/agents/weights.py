@@ -64,7 +64,7 @@ def save_agents(pair: AgentPair, target: str | os.PathLike[str]) -> Path:
     }
     _check_tensors(tensors, _fresh(pair.spec, agents), weights_path)
     card = complete_card(pair.card, name, pair.spec, agents)
-    data = save(tensors, metadata={"name": name})
+    data = save(tensors)  # nothing of the name in them: renamed agents have the same hash
     digest = hashlib.sha256(data).hexdigest()
     card["weights"] = {"file": weights_path.name, "bytes": len(data), "sha256": digest}
     with atomic_write(card_path) as card_part:
