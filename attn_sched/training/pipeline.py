@@ -70,7 +70,7 @@ class Run:
         config: What to train.
         folder: Where.
         resume: Whether the run has begun already.
-        command: As typed, for the model cards.
+        command: As typed, for the model cards; those of a resumed run name the command that began it.
         report: Tells people how it goes.
     """
 
@@ -102,7 +102,7 @@ class Run:
                 self.folder.reopen(self.config)
                 self._same_data()
             else:
-                write_object(self.folder.data, {"logs": self.data})
+                self._keep_data()
             self.report.log = self.folder.log
             self.report.line(f"{'resuming' if self.resume else 'training'} {self.config.name} in {self.folder.path}")
             rules = self._rules(validation)
@@ -127,11 +127,19 @@ class Run:
             self.data = describe_data(data)
         return pools, validation
 
+    def _keep_data(self) -> None:
+        """Write down what the run learns from, and by which command."""
+        write_object(self.folder.data, {"command": self.command, "logs": self.data})
+
     def _same_data(self) -> None:
         """Raise InputError if a log is not what it was when the run began."""
         if not self.folder.data.exists():  # killed before it was written
-            write_object(self.folder.data, {"logs": self.data})
-        changed = changed_data(read_object(self.folder.data)["logs"], self.data)
+            self._keep_data()
+        kept = read_object(self.folder.data)
+        if not {"command", "logs"} <= set(kept):
+            raise InputError("lacks command or logs", file=self.folder.data, expected="a file of a training run")
+        self.command = kept["command"]
+        changed = changed_data(kept["logs"], self.data)
         if changed is not None:
             raise InputError(
                 "has changed since the run began",

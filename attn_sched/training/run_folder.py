@@ -33,7 +33,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.config = self.path / "config.json"
-        self.data = self.path / "data.json"  # the logs, with their hashes
+        self.data = self.path / "data.json"  # the command, and the logs with their hashes
         self.stages = self.path / "stages.json"  # what each finished stage took and found
         self.rules = self.path / "rules.json"  # the hand-written rules on the validation windows
         self.tuned = self.path / "tuned.json"  # the linear rule

@@ -50,7 +50,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def run(config: TrainingConfig, folder: Path, resume: bool = False) -> Outcome:
     report = Reporter(lambda line: None)
-    return Run(config, RunFolder(folder), resume=resume, command="attn-sched train", report=report).run()
+    command = "attn-sched train --resume" if resume else "attn-sched train"
+    return Run(config, RunFolder(folder), resume=resume, command=command, report=report).run()
 
 
 def test_each_stage_is_done_once_whatever_ends_the_run(recorder: Recorder, tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ def test_each_stage_is_done_once_whatever_ends_the_run(recorder: Recorder, tmp_p
     outcome = run(config, folder, resume=True)
     assert recorder.calls == ["make_start", "save_start", "ppo"]
     assert set(outcome.stages) == {"rules", "tuned", "imitation"}
+    assert load_agents(folder / "imitation").card["command"] == "attn-sched train"  # the one that began the run
     recorder.calls = []
     again = run(config, folder, resume=True)
     assert recorder.calls == ["ppo"]
@@ -122,6 +124,14 @@ def csv_trace(path: Path, jobs: int, gap: int = 60) -> Path:
     rows = [f"{k},{gap * k},{draw.choice([1, 2, 4])},{draw.integers(60, 3000)}" for k in range(jobs)]
     path.write_text("job_id,submit_time,num_gpus,duration\n" + "\n".join(rows) + "\n")
     return path
+
+
+def test_a_damaged_record_of_the_data_is_told(recorder: Recorder, tmp_path: Path) -> None:
+    config = tiny_config()
+    run(config, tmp_path / "run")
+    (tmp_path / "run" / "data.json").write_text('{"logs": []}')
+    with pytest.raises(InputError, match=r"data\.json.*command"):
+        run(config, tmp_path / "run", resume=True)
 
 
 def test_a_log_that_changed_is_told(recorder: Recorder, tmp_path: Path) -> None:
