@@ -118,15 +118,14 @@ class Scheduler:
         placement = m.best_placement(job, m.free)
         assert placement is not None, "only asked for jobs that fit"
         slowdown = m.slowdown_if_started(job, placement)
-        m.calls.note(slowdown, self.hold[0])
-        if slowdown == self.hold[0] != 1.0:
-            m.calls.tie()
+        m.calls.note(slowdown, self.hold[0], exact=slowdown == 1.0)
         return slowdown > self.hold[0]
 
     def ends_before(self, job: Job, shadow: float) -> bool:
         """Whether ``job``, started now where the rule puts it, is expected to end strictly before ``shadow``."""
-        end = self.m.now + job.estimate * self.m.slowdown_if_started(job, self.place(job))
-        self.m.calls.note(end, shadow)
+        slowdown = self.m.slowdown_if_started(job, self.place(job))
+        end = self.m.now + job.estimate * slowdown
+        self.m.calls.note(end, shadow, exact=slowdown == 1.0)
         return end < shadow
 
     def eligible(self, job: Job) -> bool:
@@ -162,13 +161,12 @@ class Scheduler:
         keys = {job.index: self.key(job, self.m.now) for job in jobs}
         least = min(jobs, key=lambda job: (keys[job.index], job.index))
         for job in jobs:
-            self.m.calls.note(keys[job.index], keys[least.index])
             if self.order == "user-fair":
                 same = job.user == least.user
             else:
                 same = (job.submit, job.d, job.gpus) == (least.submit, least.d, least.gpus)
-            if self.order not in EXACT and keys[job.index] == keys[least.index] != 0 and not same:
-                self.m.calls.tie()
+            exact = same or self.order in EXACT or keys[job.index] == 0
+            self.m.calls.note(keys[job.index], keys[least.index], exact=exact)
         return least
 
     # -- decisions ----------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class Run:
     left: float
     estimate_left: float
     slowdown: float = 1.0
-    ever_slowed: bool = False
+    exact: bool = True  # no correct program computes the work left at ``since``, or the finish, to another last bit
 
     @property
     def finish(self) -> float:
@@ -93,6 +93,10 @@ class Run:
         """Estimated remaining work at ``now``, ideal seconds; negative for a job past its estimate."""
         return self.estimate_left - (now - self.since) / self.slowdown
 
+    def exact_at(self, now: float) -> bool:
+        """Whether no correct program computes the work left at ``now`` to another last bit."""
+        return self.exact and (now == self.since or whole(now, self.since, self.left, self.estimate_left))
+
     def change_rate(self, now: float, slowdown: float) -> None:
         """Go on at another rate from ``now``."""
         if slowdown == self.slowdown:
@@ -102,7 +106,12 @@ class Run:
         self.estimate_left -= done
         self.since = now
         self.slowdown = slowdown
-        self.ever_slowed = self.ever_slowed or slowdown != 1.0
+        self.exact = False  # one program multiplies by the slowdown, another divides by the rate
+
+
+def whole(*numbers: float) -> bool:
+    """Whether sums and differences of these are free of rounding, and so the same whatever the order of the terms."""
+    return all(number.is_integer() for number in numbers)
 
 
 @dataclass
@@ -110,17 +119,20 @@ class CloseCalls:
     """The least relative difference between two numbers whose order decided something.
 
     Two correct programs may round differently and then decide differently where this is tiny: a test that compares
-    programs should discard such an instance (``margin`` below 1e-9, say). Exact ties of numbers that any program
-    computes exactly do not count: the rules for ties are part of the specification.
+    programs should discard such an instance (``margin`` below 1e-9, say). Equal numbers count as well, unless any
+    program computes them to the same last bit: then the tie is one that the specification has a rule for.
     """
 
     margin: float = field(default=math.inf)
 
-    def note(self, a: float, b: float) -> None:
-        """Two computed numbers were compared."""
-        if a != b and math.isfinite(a) and math.isfinite(b):
+    def note(self, a: float, b: float, *, exact: bool = True) -> None:
+        """Two numbers were compared; ``exact`` tells whether, if equal, they come out equal in any program."""
+        if a == b and exact:
+            return
+        if math.isfinite(a) and math.isfinite(b):
             self.margin = min(self.margin, abs(a - b) / max(1.0, abs(a), abs(b)))
 
-    def tie(self) -> None:
-        """Two numbers came out equal that another program may compute as different."""
-        self.margin = 0.0
+    def not_below_zero(self, a: float, *, exact: bool) -> tuple[float, bool]:
+        """``max(0, a)``, and whether any program computes that to the same last bit."""
+        self.note(a, 0.0, exact=exact)
+        return max(0.0, a), exact or a <= 0.0

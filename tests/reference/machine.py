@@ -108,14 +108,14 @@ class Machine:
         self.waiting[job.index] = job
         self.queued_since[job.index] = self.now
 
-    def start(self, job: Job, placement: Placement, left: float, estimate_left: float) -> None:
+    def start(self, job: Job, placement: Placement, left: float, estimate_left: float, *, exact: bool = True) -> None:
         """``job`` leaves the queue and holds its GPUs from now."""
         j = job.index
         del self.waiting[j]
         for i, count in placement.items():
             self.free[i] -= count
             assert self.free[i] >= 0, "a GPU in two jobs"
-        self.running[j] = Run(job, placement, self.now, self.now, left, estimate_left)
+        self.running[j] = Run(job, placement, self.now, self.now, left, estimate_left, exact=exact)
         self.wait[j] += self.now - self.queued_since[j]
         self.last_placement[j] = placement
         if math.isnan(self.first_start[j]):
@@ -180,11 +180,10 @@ class Machine:
         """Note how close the next event at ``time`` is to the other ones."""
         for other in times:
             self.calls.note(time, other)
-        slowed = {(r.since, r.left, r.slowdown) for r in self.running.values() if r.ever_slowed and r.finish == time}
-        if slowed and (len(slowed) > 1 or times.count(time) > sum(r.finish == time for r in self.running.values())):
-            self.calls.tie()
-        if slowed and any(not r.ever_slowed and r.finish == time for r in self.running.values()):
-            self.calls.tie()
+        ending = [r for r in self.running.values() if r.finish == time]
+        rounded = {(r.since, r.left, r.slowdown) for r in ending if not r.exact}
+        alike = len(rounded) == 1 and not any(r.exact for r in ending) and times.count(time) == len(ending)
+        self.calls.note(time, time, exact=not rounded or alike)
 
     def result(self) -> Result:
         """Everything, once time has run out of events."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from itertools import combinations
 
 from tests.reference.comm import Comm
-from tests.reference.job import CloseCalls, Job, Run
+from tests.reference.job import CloseCalls, Job, Run, whole
 from tests.reference.tree import Free, Placement, Tree, kind_rank, topo_best_fit
 
 RULES = ("topo-best-fit", "first-fit", "load-balance", "best-fit", "tiresias-skew", "lwf", "contention", "random")
@@ -105,19 +106,23 @@ class Placer:
 
     def least_work(self, job: Job, kind: int, free: Free, running: dict[int, Run], now: float) -> Placement:
         """Nodes with the least remaining (estimated) GPU-seconds of running work first."""
-
-        def work(node: int) -> float:
-            under = self.tree.islands_under(node)
-            return sum(
-                max(0.0, run.estimate_left_at(now)) * sum(run.placement.get(i, 0) for i in under)
-                for _, run in sorted(running.items())
-            )
-
-        load = {v: work(v) for v in self.tree.nodes if self.tree.count(v, free, kind) > 0}
-        for a in load:
-            for b in load:
-                self.calls.note(load[a], load[b])
+        left, steady = {}, {}  # seconds, and whether the order in which they are summed makes no difference
+        for j, run in running.items():
+            left[j], exact = self.calls.not_below_zero(run.estimate_left_at(now), exact=run.exact_at(now))
+            steady[j] = exact and whole(left[j])
+        nodes = [v for v in self.tree.nodes if self.tree.count(v, free, kind) > 0]
+        held = {v: self.held_in(v, running) for v in nodes}
+        load = {v: sum(left[j] * count for j, count in held[v].items()) for v in nodes}
+        for a, b in combinations(nodes, 2):
+            exact = held[a] == held[b] or all(steady[j] for j in (*held[a], *held[b]))
+            self.calls.note(load[a], load[b], exact=exact)
         return self.fill(job, kind, free, sorted(load, key=lambda v: (load[v], v)))
+
+    def held_in(self, node: int, running: dict[int, Run]) -> dict[int, int]:
+        """How many GPUs each running job has there, for those that have any."""
+        under = self.tree.islands_under(node)
+        counts = {j: sum(run.placement.get(i, 0) for i in under) for j, run in sorted(running.items())}
+        return {j: count for j, count in counts.items() if count}
 
     def least_contention(self, job: Job, kind: int, free: Free, running: dict[int, Run]) -> Placement:
         """The candidate after which the iteration times of all running jobs sum to least; the first among equals."""
@@ -135,9 +140,7 @@ class Placer:
         least = min(costs)
         chosen = costs.index(least)
         for cost, each in zip(costs, times, strict=True):
-            self.calls.note(cost, least)
-            if cost == least and each != times[chosen]:
-                self.calls.tie()  # different terms, the same sum
+            self.calls.note(cost, least, exact=each == times[chosen])  # else different terms, the same sum
         return candidates[chosen]
 
     def shuffled(self, job: Job, kind: int, free: Free) -> Placement:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.reference.comm import Comm
-from tests.reference.job import Job
+from tests.reference.job import Job, whole
 from tests.reference.machine import Machine, Result
 from tests.reference.tree import Tree
 
@@ -36,6 +36,7 @@ class PreemptiveScheduler:
         self.live: list[Job] = []  # in the order of the last sort
         self.left: dict[int, float] = {}  # work of the jobs not running, ideal seconds
         self.estimate_left: dict[int, float] = {}
+        self.exact: dict[int, bool] = {}  # as of runs, for the jobs not running
 
     def run(self) -> Result:
         """Let time run until nothing more can happen."""
@@ -50,27 +51,28 @@ class PreemptiveScheduler:
                 m.arrive()
                 self.live.append(job)
                 self.left[job.index], self.estimate_left[job.index] = job.duration, job.estimate
+                self.exact[job.index] = True
             m.cancel_due()
             self.live = [job for job in self.live if job.index in m.waiting or job.index in m.running]
             self.decide()
         return m.result()
 
-    def key(self, job: Job) -> float:
-        """Remaining estimated work, times the GPUs for ``srsf``."""
+    def key(self, job: Job) -> tuple[float, bool]:
+        """Remaining estimated work, times the GPUs for ``srsf``, and whether any program computes the same."""
         run = self.m.running.get(job.index)
         left = self.estimate_left[job.index] if run is None else run.estimate_left_at(self.m.now)
-        return max(0.0, left) * (1 if self.order == "srtf" else job.gpus)
+        exact = self.exact[job.index] if run is None else run.exact_at(self.m.now)
+        left, exact = self.m.calls.not_below_zero(left, exact=exact)
+        return left * (1 if self.order == "srtf" else job.gpus), exact
 
     def decide(self) -> None:
         """Sort, choose greedily by GPU counts, place the newly chosen in order, suspending what is in their way."""
         m = self.m
         keys = {job.index: self.key(job) for job in self.live}
-        self.live.sort(key=lambda job: keys[job.index])
+        self.live.sort(key=lambda job: keys[job.index][0])
         for a, b in pairwise(self.live):
-            m.calls.note(keys[a.index], keys[b.index])
-            runs = [m.running[j] for j in (a.index, b.index) if j in m.running]
-            if keys[a.index] == keys[b.index] and any(run.ever_slowed for run in runs):
-                m.calls.tie()
+            (left, exact), (right, too) = keys[a.index], keys[b.index]
+            m.calls.note(left, right, exact=exact and too)
         budget = [m.tree.count(m.tree.root, m.tree.size, k) for k in range(len(m.tree.gpu_types))]
         chosen: dict[int, int] = {}  # job: GPU type, for the jobs that should run
         for job in self.live:
@@ -121,6 +123,7 @@ class PreemptiveScheduler:
         run = m.stop(j)
         self.left[j] = max(0.0, run.left - (m.now - run.since) / run.slowdown)
         self.estimate_left[j] = run.estimate_left_at(m.now)
+        self.exact[j] = run.exact_at(m.now)
         m.waiting[j] = run.job
         m.queued_since[j] = m.now
         m.preemptions[j] += 1
@@ -129,5 +132,7 @@ class PreemptiveScheduler:
         """``job`` starts, or goes on after some more work to restart."""
         m = self.m
         extra = 0.0 if math.isnan(m.first_start[job.index]) else self.restart_cost
+        left, estimate_left = self.left[job.index], self.estimate_left[job.index]
+        exact = self.exact[job.index] and (extra == 0.0 or whole(left, estimate_left, extra))
         placement = m.placer.place_kind(job, kind, m.free, m.running, m.now)
-        m.start(job, placement, self.left[job.index] + extra, self.estimate_left[job.index] + extra)
+        m.start(job, placement, left + extra, estimate_left + extra, exact=exact)
