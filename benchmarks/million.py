@@ -7,7 +7,6 @@ memory.
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from attn_sched.evaluation.metrics import evaluate
 from attn_sched.policies import simulate
 from attn_sched.simulator import SimOptions, fit_to_cluster
 from attn_sched.workload import build_workload, read_trace, scale_load, synth, write_trace
+from benchmarks.memory import peak_memory
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
     done("metrics")
     for step, seconds in steps:
         print(f"{step:42} {seconds:8.2f} s")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = peak_memory() / 1e9
     print(f"{'all':42} {sum(seconds for _, seconds in steps):8.2f} s, peak memory {peak:.2f} GB")
     rate, excess = values["jobs_per_s"], values["excess_mean_s"]
     print(f"{len(workload):,} jobs, {rate:,.0f} jobs/s in the engine, excess {excess:,.0f} s")
