@@ -1,0 +1,265 @@
+"""How much better than the tuned rule could a scheduler decide: the tables of docs/headroom.md.
+
+    python -m benchmarks.headroom TRACES [--agents NAME_OR_PATH ...] [--write docs/headroom.md]
+
+TRACES is the folder that holds ``helios-venus-gpu``, ``alibaba-pai-2020``, ``philly-vc`` and ``philly-passed``.
+Episodes are those of training, from the training parts alone: no test window has a part in this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from attn_sched.agents.cards import find_released
+from attn_sched.agents.pair import AgentPair
+from attn_sched.agents.weights import load_agents
+from attn_sched.files import atomic_write
+from attn_sched.policies.linear import FORMAT, LinearRule, load_linear
+from attn_sched.policies.registry import TUNED
+from attn_sched.progress import Advance, progress_bar
+from attn_sched.seeding import stream
+from attn_sched.training.batch import EpisodeBatch
+from attn_sched.training.configs import named_config
+from attn_sched.training.imitation import Teacher
+from attn_sched.training.lookahead import HORIZON, Lookahead
+from attn_sched.training.rollout import PHASES
+from attn_sched.training.start import data_source
+from benchmarks.results.plan import SEEN
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+
+SEED = 777
+LARGEST = 0.5  # a difference counts at most so much: single decisions that cost more than that would drown the others
+MOST_COST = 3.0  # and an episode at most this
+SHARE = 0.006  # of the decisions that are looked into
+WARM = 150  # decisions of each cluster before any is: episodes are then at all stages
+BETTER = 0.003  # by which an answer must be better on average for the rollout policy to leave the rule's
+
+INTRODUCTION = """# Headroom: how much better could the tuned rule decide?
+
+Written by `{command}`. Episodes are those of training: {jobs}-job
+windows of the training parts of five logs, changed at random, on `dgx64` and `eth64`. The cost is the completion term:
+the excess of all jobs over that of `sjf+topo-best-fit+hold(1.5,0.5)` on the same window, 1 being as good as that rule.
+The tuned rule decides, and `topo-best-fit` places.
+
+"""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One decision of the rule, and what its answers would have cost, less what the rule's own does."""
+
+    episode: int
+    hindsight: float  # the best answer's, by what is going to happen
+    knowable: float  # in half of the imagined futures, of the answer that is best in the other half
+
+
+def make_batch(traces: Path, clusters: int, seed: int) -> EpisodeBatch:
+    """Training episodes of the ``full`` configuration."""
+    config = named_config("full")
+    logs = ",".join(str(traces / log.path) for log in SEEN)
+    return data_source(config.with_values({"data.traces": tuple(logs.split(","))}))(clusters, seed)
+
+
+def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[int, int]]:
+    """Answers i8[B] of rule and placement, and of clusters with a choice of jobs the rule's by row."""
+    answers = batch.forced()
+    targets = teacher.targets()
+    for rows, target in targets.values():
+        answers[rows] = target.argmax(1)
+    rows = targets["job"][0]
+    return answers, {int(row): int(answers[row]) for row in rows}
+
+
+def look(
+    batch: EpisodeBatch, rule: LinearRule, states: int, futures: int, tell: Callable[[float], None]
+) -> list[Looked]:
+    """Look into some of the rule's decisions."""
+    ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "headroom")
+    found: list[Looked] = []
+    steps = 0
+    while len(found) < states:
+        batch.ask()
+        answers, free = rule_answers(batch, teacher)
+        steps += 1
+        for row, own in free.items():
+            if steps <= WARM or draws.random() >= SHARE:
+                continue
+            legal = np.flatnonzero(batch.job_mask[row])
+            mine = int(np.flatnonzero(legal == own)[0])
+
+            def less(costs: F8, mine: int = mine) -> F8:
+                return np.clip(costs[:, 0] - costs[mine, 0], -LARGEST, LARGEST)
+
+            true = less(ahead.costs(row, legal))
+            halves = np.stack([less(ahead.costs(row, legal, draws)) for _ in range(futures)])
+            one, other = halves[: futures // 2].mean(0), halves[futures // 2 :].mean(0)
+            knowable = 0.5 * float(other[one.argmin()] + one[other.argmin()])
+            found.append(Looked(int(batch.episode[row]), float(true.min()), knowable))
+            tell(min(len(found), states))
+        batch.apply(answers)
+    return found
+
+
+# Of forced answers i8[B] (-1: a choice) and the clusters that still count: answers. Made for a batch.
+Choose = Callable[[I8, set[int]], I8]
+Player = Callable[[EpisodeBatch], Choose]
+
+
+def play(batch: EpisodeBatch, rows: Sequence[int], player: Player, tell: Advance) -> F8:
+    """Completion costs, f8[n], of the first episodes of some clusters."""
+    choose = player(batch)
+    costs: dict[int, float] = {}
+    first = {row: int(batch.episode[row]) for row in rows}
+    while len(costs) < len(rows):
+        for done in batch.ask():
+            if first.get(done.cluster) == done.episode:
+                costs[done.cluster] = float(done.costs[0])
+                tell(len(costs))
+        batch.apply(choose(batch.forced(), set(first) - set(costs)))
+    return np.array([min(costs[row], MOST_COST) for row in rows])
+
+
+def by_rule(rule: LinearRule) -> Player:
+    """The rule itself."""
+
+    def player(batch: EpisodeBatch) -> Choose:
+        teacher = Teacher(batch, rule)
+        return lambda forced, counting: rule_answers(batch, teacher)[0]
+
+    return player
+
+
+def by_rollouts(rule: LinearRule, futures: int) -> Player:
+    """Of all answers the one that is best on average over imagined futures, if by enough."""
+
+    def player(batch: EpisodeBatch) -> Choose:
+        ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "rollout policy")
+
+        def choose(forced: I8, counting: set[int]) -> I8:
+            answers, free = rule_answers(batch, teacher)
+            for row in counting & set(free):
+                legal = np.flatnonzero(batch.job_mask[row])
+                mean = np.mean([ahead.costs(row, legal, draws)[:, 0] for _ in range(futures)], axis=0)
+                if mean.min() < mean[np.flatnonzero(legal == free[row])[0]] - BETTER:
+                    answers[row] = legal[mean.argmin()]
+            return answers
+
+        return choose
+
+    return player
+
+
+def by_agents(pair: AgentPair, rule: LinearRule) -> Player:
+    """Trained agents, without randomness; the rule where nothing counts any more."""
+
+    def player(batch: EpisodeBatch) -> Choose:
+        teacher = Teacher(batch, rule)
+        acting = [PHASES[agent] for agent in pair.card["agents"]]
+
+        def choose(forced: I8, counting: set[int]) -> I8:
+            answers, _ = rule_answers(batch, teacher)
+            asked = np.isin(np.arange(batch.size), list(counting)) & (forced < 0) & np.isin(batch.phases, acting)
+            return np.where(asked, pair.act(batch, np.where(asked, batch.phases, 0)), answers)
+
+        return choose
+
+    return player
+
+
+def clustered(values: F8, groups: I8) -> tuple[float, float]:
+    """Mean and its standard error, where values of one group hang together."""
+    mean = float(values.mean())
+    sums = np.bincount(np.unique(groups, return_inverse=True)[1], values - mean)
+    return mean, float(np.sqrt((sums**2).sum()) / len(values))
+
+
+def decisions_table(found: Sequence[Looked], futures: int) -> str:
+    """What single decisions leave."""
+    episodes = np.array([one.episode for one in found])
+    rows = [
+        ("the best answer in hindsight", [one.hindsight for one in found]),
+        (f"the best on average over {futures // 2} imagined futures", [one.knowable for one in found]),
+    ]
+    lines = ["| another answer once, then the rule again | cost, against the rule's answer |", "|---|---:|"]
+    for name, values in rows:
+        mean, error = clustered(np.array(values), episodes)
+        lines.append(f"| {name} | {mean:+.4f} ± {error:.4f} |")
+    return f"""## Single decisions
+
+{len(found):,} decisions of {len(np.unique(episodes)):,} episodes in which another answer was legal. The best answer in
+hindsight knows which jobs come. Imagined futures have the next {HORIZON} of the jobs to come, in another order and
+rhythm, and what is best in half of them is judged by the other half. The same better answer can often be given at
+several decisions in a row, so gains do not add up. ± is a standard error over episodes.
+
+""" + "\n".join(lines)
+
+
+def episodes_table(rule: F8, others: dict[str, F8], futures: int) -> str:
+    """What whole episodes cost."""
+    lines = ["| who decides | episodes | cost | `tuned` on these | difference |", "|---|---:|---:|---:|---:|"]
+    for name, costs in others.items():
+        same = rule[:: len(rule) // len(costs)]
+        gap = costs - same
+        told = f"{gap.mean():+.3f} ± {gap.std(ddof=1) / np.sqrt(len(gap)):.3f}"
+        lines.append(f"| {name} | {len(gap)} | {costs.mean():.3f} | {same.mean():.3f} | {told} |")
+    return f"""## Whole episodes
+
+The rollout policy tries every answer in {futures} imagined futures, with the tuned rule taking over after it, and gives
+the best one if it is better by {BETTER:g}: no learning, some 20 ms a decision. Agents decide without randomness. An
+episode's cost counts at most {MOST_COST:g}.
+
+""" + "\n".join(lines)
+
+
+def main() -> None:
+    """The command."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.headroom", description=__doc__)
+    parser.add_argument("traces", type=Path, metavar="TRACES")
+    parser.add_argument("--states", type=int, default=4000, help="decisions that are looked into")
+    parser.add_argument("--futures", type=int, default=16, help="imagined for each")
+    parser.add_argument("--episodes", type=int, default=384, help="that agents play")
+    parser.add_argument("--rollouts", type=int, default=96, help="of them, that the rollout policy plays; a divisor")
+    parser.add_argument("--agents", nargs="*", default=[], metavar="NAME_OR_PATH")
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    if given.futures < 2 or given.rollouts < 1 or given.episodes % given.rollouts:
+        parser.error("at least 2 futures, and --rollouts that divides --episodes")
+    rule = load_linear(find_released(TUNED, FORMAT, "tuned rule"))
+    command = "python -m benchmarks.headroom TRACES"
+    command += f" --agents {' '.join(given.agents)}" if given.agents else ""
+    jobs = named_config("full").episodes.jobs
+    with progress_bar("decisions", given.states) as tell:
+        found = look(make_batch(given.traces, 64, SEED), rule, given.states, given.futures, tell)
+    every = range(given.episodes)
+    some = range(0, given.episodes, given.episodes // given.rollouts)
+
+    def played(name: str, rows: Sequence[int], player: Player) -> F8:
+        with progress_bar(name, len(rows)) as tell:
+            return play(make_batch(given.traces, given.episodes, SEED), rows, player, tell)
+
+    base = played(TUNED, every, by_rule(rule))
+    half = given.futures // 2
+    others = {"rollout policy": played("rollouts", some, by_rollouts(rule, half))}
+    for name in given.agents:
+        others[f"`agents:{name}`"] = played(name, every, by_agents(load_agents(name), rule))
+    text = INTRODUCTION.format(command=f"{command} --write docs/headroom.md", jobs=jobs)
+    text += decisions_table(found, given.futures) + "\n\n" + episodes_table(base, others, half) + "\n"
+    if given.write is None:
+        print(text)
+    else:
+        with atomic_write(given.write) as part:
+            part.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
