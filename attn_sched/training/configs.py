@@ -234,8 +234,8 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
 }
 ABLATIONS = (*_ABLATIONS, *(f"no-{term}" for term in TERMS))
 
-# An objective near to the one that validation measures, and small steps on many decisions each. What a choice changes
-# is a tenth of the noise in its advantage (docs/headroom.md): larger steps wear an imitated policy down.
+# An objective near to the one that validation measures, and small steps on many decisions each: what a choice changes
+# is so small beside the noise in its advantage that larger steps wear an imitated policy down.
 _STEADY: dict[str, Any] = {
     "objective.weights": (1.0, 0.25, 0.1),
     "objective.share": 0.7,
