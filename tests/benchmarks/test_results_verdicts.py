@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from attn_sched.evaluation.formatting import MINUS
 from attn_sched.evaluation.statistics import Estimate
 from benchmarks.results import page, tables
 from benchmarks.results.plan import DGX256, HELIOS, SIZES, Plan, Section, grid
@@ -127,6 +128,18 @@ def test_gate_2_names_the_strongest_rule() -> None:
         }
     )
     assert one(strong, "gate 2").reached is False
+
+
+def test_gate_1_tells_rules_that_wait_from_those_that_place_at_once() -> None:
+    policies = {
+        "sjf+best-fit": {"": hours(2, 2, 2)},
+        "fifo+best-fit": {"": stored([1.0] * 3, overhead=1.0)},
+        "fifo+contention": {"": stored([1.0] * 3, overhead=1.2)},
+        f"fifo+{FULL}": {"": stored([1.0] * 3, overhead=1.1)},
+    }
+    verdict = one(made_up(policies), "gate 1")
+    assert verdict.reached is False
+    assert f"to `fifo+contention`, the best that places what fits, {MINUS}0.100" in verdict.found
 
 
 def test_gate_3_holds_for_agents_trained_alone_too() -> None:
