@@ -83,6 +83,7 @@ def test_preemptive(instance: Instance) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # two minutes of a core, several on one that others use too
 @settings(max_examples=5000, deadline=None)
 @given(instances(max_jobs=20) | instances(preemptive=True, types=1, max_jobs=20))
 def test_at_length(instance: Instance) -> None:
