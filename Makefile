@@ -1,4 +1,4 @@
-# make demo   a first replay: installs, makes a workload, compares rules on a 64-GPU cluster, writes out/report.html
+# make demo   a first replay: installs, makes a workload, compares rules and agents on 64 GPUs, writes out/report.html
 # make test   checks and quick tests;  make test-slow  the long ones;  make lint  checks alone;  make clean
 # Another interpreter: make PYTHON=/path/to/python3.12 ...
 
@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
-DEMO_POLICIES := fifo+topo-best-fit,easy+topo-best-fit,sjf+load-balance,sjf+topo-best-fit,sjf+topo-best-fit+hold(1.5,0.5),hrrn+topo-best-fit,user-fair+topo-best-fit,srtf+topo-best-fit
+DEMO_POLICIES := fifo+topo-best-fit,easy+topo-best-fit,sjf+load-balance,sjf+topo-best-fit,sjf+topo-best-fit+hold(1.5,0.5),hrrn+topo-best-fit,user-fair+topo-best-fit,srtf+topo-best-fit,tuned,agents:full
 
 .PHONY: setup demo lint test test-slow clean
 .DELETE_ON_ERROR:
