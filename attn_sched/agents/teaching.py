@@ -99,6 +99,20 @@ def _place_rest(w: World, row: I8, left: int) -> None:
 
 
 @njit
+def _settle_units(w: World) -> None:
+    """Where units are larger than islands: a pick that took as much of a unit as was planned there is as planned,
+    though the engine may have taken it in other islands of the unit.
+    """
+    for i in range(w.si[at.N_PICKS]):
+        v = w.gp[i, 0]
+        while w.ti[v, at.LEVEL] < w.ci[at.UNIT_LEVEL]:
+            v = w.ti[v, at.PARENT]
+        lo, hi = islands_below(w, v)
+        if w.vf[lo:hi].sum() == 0.0:
+            w.vf[lo:hi] = 0.0
+
+
+@njit
 def _plan(w: World, gpu_type: int) -> None:
     """GPUs the gang being placed should still get of each island, in ``vf``.
 
@@ -110,9 +124,11 @@ def _plan(w: World, gpu_type: int) -> None:
     size = topo_best_fit(w, _before_picks(w, gpu_type), w.ji[w.si[at.PICK_JOB], at.GPUS])
     for i in range(size):
         w.vf[w.pk[i, 0]] = w.pk[i, 1]
-    follows = True
     for i in range(picks):
         w.vf[w.gp[i, 0]] -= w.gp[i, 1]
+    _settle_units(w)
+    follows = True
+    for i in range(picks):
         follows = follows and w.vf[w.gp[i, 0]] >= 0.0
     if not follows:
         w.vf[:] = 0.0

@@ -37,20 +37,22 @@ def placed(engine: Engine, b: int, job: int) -> Plan:
 
 
 def no_worse(engine: Engine, free: np.ndarray, one: Plan, rule: Plan) -> bool:
-    """Whether a placement is the rule's or (where units are islands) no worse to it: fewest vertices of the highest
-    level, then of the next, ..., then fewest GPUs left over.
+    """Whether a placement is the rule's or (where units are not single GPUs) no worse to it: fewest vertices of the
+    highest level, then of the next, ..., down to units, then fewest GPUs left over in those. Below units the engine
+    chooses, not the agent.
 
     ``free`` i8[V] are the free counts before either.
     """
-    if engine.cluster.unit_level != 1:
+    cluster = engine.cluster
+    if cluster.unit_level == 0:
         return one == rule
 
     def quality(plan: Plan) -> list[int]:
         islands, counts = np.array(plan).T
-        levels = range(engine.cluster.num_levels, 0, -1)
-        touched = [len(np.unique(engine.cluster.ancestor(level)[islands])) for level in levels]
+        levels = range(cluster.num_levels, cluster.unit_level - 1, -1)
+        touched = [np.unique(cluster.ancestor(level)[islands]) for level in levels]
         assert counts.sum() == sum(count for _, count in rule)
-        return [*touched, int((free[islands] - counts).sum())]
+        return [*map(len, touched), int(free[touched[-1]].sum() - counts.sum())]
 
     return quality(one) <= quality(rule)
 
@@ -118,7 +120,7 @@ def test_following_the_picks_gives_the_rules_placement(name: str, unit: str) -> 
     assert most > 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_on_any_cluster(data: st.DataObject) -> None:
     cluster = data.draw(clusters(types=1))
