@@ -113,8 +113,8 @@ def _settle_units(w: World) -> None:
 
 
 @njit
-def _plan(w: World, gpu_type: int) -> None:
-    """GPUs the gang being placed should still get of each island, in ``vf``.
+def _plan(w: World, gpu_type: int) -> bool:
+    """GPUs the gang being placed should still get of each island, in ``vf``; whether all picks so far are the rule's.
 
     That is what is left of the rule's placement of the whole gang, if all picks so far are in it; else the rest is
     placed as near to the picks as it can be.
@@ -133,6 +133,7 @@ def _plan(w: World, gpu_type: int) -> None:
     if not follows:
         w.vf[:] = 0.0
         _place_rest(w, w.free[gpu_type].copy(), w.si[at.PICK_LEFT])
+    return follows
 
 
 @njit
@@ -174,8 +175,13 @@ def _quality(w: World, before: I8) -> tuple[float, int, int]:
 
 
 @njit
-def _mark_equals(w: World, units: I8, gpu_type: int, out: I1) -> None:
-    """Mark the units that lead to an equal of the placement planned in ``vf``; units are single islands."""
+def _mark_equals(w: World, units: I8, gpu_type: int, follows: bool, out: I1) -> None:
+    """Mark the units that lead to an equal of the placement planned in ``vf``; units are single islands.
+
+    Where picks so far are not the rule's, a unit of the plan may lead elsewhere, as what is left is then placed near
+    other picks: those that do are marked no more, as long as any other is.
+    """
+    planned = out.copy()
     before = _before_picks(w, gpu_type)
     picks = w.si[at.N_PICKS]
     first = w.si[at.PICK_TYPE] < 0
@@ -185,7 +191,7 @@ def _mark_equals(w: World, units: I8, gpu_type: int, out: I1) -> None:
     aim = _quality(w, before)
     for u in range(units.shape[0]):
         v = units[u]
-        if out[u] or unit_free(w, v) == 0 or (first and unit_type(w, v) != gpu_type):
+        if (out[u] and follows) or unit_free(w, v) == 0 or (first and unit_type(w, v) != gpu_type):
             continue
         row = w.free[gpu_type].copy()
         take = min(row[v], left)
@@ -199,8 +205,9 @@ def _mark_equals(w: World, units: I8, gpu_type: int, out: I1) -> None:
         if take < left:
             _place_rest(w, row, left - take)
         w.si[at.N_PICKS] = picks
-        if _quality(w, before) == aim:
-            out[u] = 1
+        out[u] = _quality(w, before) == aim
+    if not out.any():
+        out[:] = planned
 
 
 @njit
@@ -218,7 +225,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
     if first:
         job = w.si[at.PICK_JOB]
         gpu_type = choose_type(w, w.ji[job, at.TYPES], w.ji[job, at.GPUS])
-    _plan(w, gpu_type)
+    follows = _plan(w, gpu_type)
     left = w.si[at.PICK_LEFT]
     single = w.ci[at.UNIT_LEVEL] == 0
     for u in range(units.shape[0]):
@@ -232,7 +239,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
         if wanted > 0.0 and (single or wanted == min(w.free[gpu_type, v], left)):
             out[u] = 1
     if w.ci[at.UNIT_LEVEL] == 1:
-        _mark_equals(w, units, gpu_type, out)
+        _mark_equals(w, units, gpu_type, follows, out)
 
 
 @njit
