@@ -100,7 +100,7 @@ class Run:
             stack.enter_context(self.folder.locked())
             if self.resume:
                 self.folder.reopen(self.config)
-                self._same_data()
+                self._take_up_data()
             else:
                 self._keep_data()
             self.report.log = self.folder.log
@@ -131,8 +131,8 @@ class Run:
         """Write down what the run learns from, and by which command."""
         write_object(self.folder.data, {"command": self.command, "logs": self.data})
 
-    def _same_data(self) -> None:
-        """Raise InputError if a log is not what it was when the run began."""
+    def _take_up_data(self) -> None:
+        """Go on under the command that began the run. Raise InputError if a log is not what it was then."""
         if not self.folder.data.exists():  # killed before it was written
             self._keep_data()
         kept = read_object(self.folder.data)
