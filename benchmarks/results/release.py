@@ -89,7 +89,7 @@ def release(scores: Scores, runs: Path, names: Sequence[str], out: Path) -> list
     """Write agents under the names of their roles; returns the cards.
 
     Raises:
-        InputError: an unknown name, or a run, result or licence that is not there.
+        InputError: an unknown name, a run, result or licence that is not there, or results of other weights.
     """
     roles = {role.key: role for role in ROLES}
     written = []
@@ -97,6 +97,7 @@ def release(scores: Scores, runs: Path, names: Sequence[str], out: Path) -> list
         if name not in roles:
             raise InputError(f"{name!r} is none of them", field="names", expected=", ".join(roles))
         pair = load_agents(runs / roles[name].run)
+        _check_same(pair.card, scores.field.cards.get(name), name)
         # The first form of a role is the agents as they were trained.
         label = next(entrant.label for entrant in scores.field.entrants if entrant.role == name)
         told = scores_on_test(scores, label)
@@ -108,6 +109,16 @@ def release(scores: Scores, runs: Path, names: Sequence[str], out: Path) -> list
         }
         written.append(save_agents(pair, out / name))
     return written
+
+
+def _check_same(card: Mapping[str, Any], played: Mapping[str, Any] | None, name: str) -> None:
+    """Raise InputError if the results are those of other weights: what is released goes before a run."""
+    if played is not None and played["weights"]["sha256"] != card["weights"]["sha256"]:
+        raise InputError(
+            f"the results are those of other weights than the run's {name}",
+            field="names",
+            expected="what is released under that name taken away, and python -m benchmarks.results again",
+        )
 
 
 def main(arguments: Sequence[str] | None = None, plan: Plan = PLAN, field: Field | None = None) -> int:

@@ -10,6 +10,7 @@ import pytest
 from attn_sched.agents.weights import load_agents, save_agents
 from attn_sched.errors import InputError
 from benchmarks.results import release
+from benchmarks.results.entrants import Field
 from benchmarks.results.release import scores_on_test, with_licences
 from tests.agents.tiny import tiny_pair
 from tests.benchmarks.small import made_up, small_plan, stored
@@ -57,6 +58,17 @@ def test_nothing_is_released_without_results_or_licence(tmp_path: Path) -> None:
         with_licences([{**SOURCE, "notes": ["Source: somewhere"]}])
     with pytest.raises(InputError, match="'best' is none of them"):
         release.release(scores(), tmp_path, ["best"], tmp_path)
+
+
+def test_results_of_other_weights_are_not_taken(tmp_path: Path) -> None:
+    source = runs(tmp_path / "runs", data=[SOURCE], scores={"validation": 0.7, "test": None})
+    known = scores()
+    found = {"full": load_agents(source / "full" / "best").card}
+    known.field = Field(known.field.entrants, (), found)
+    assert release.release(known, source, ["full"], tmp_path)
+    found["full"] = {**found["full"], "weights": {"sha256": "another"}}
+    with pytest.raises(InputError, match="other weights than the run's full"):
+        release.release(known, source, ["full"], tmp_path)
 
 
 def test_a_licence_that_is_said_stays() -> None:
