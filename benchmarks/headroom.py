@@ -65,8 +65,8 @@ class Looked:
 def make_batch(traces: Path, clusters: int, seed: int) -> EpisodeBatch:
     """Training episodes of the ``full`` configuration."""
     config = named_config("full")
-    logs = ",".join(str(traces / log.path) for log in SEEN)
-    return data_source(config.with_values({"data.traces": tuple(logs.split(","))}))(clusters, seed)
+    logs = tuple(str(traces / log.path) for log in SEEN)
+    return data_source(config.with_values({"data.traces": logs}))(clusters, seed)
 
 
 def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[int, int]]:
@@ -79,9 +79,7 @@ def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[int, i
     return answers, {int(row): int(answers[row]) for row in rows}
 
 
-def look(
-    batch: EpisodeBatch, rule: LinearRule, states: int, futures: int, tell: Callable[[float], None]
-) -> list[Looked]:
+def look(batch: EpisodeBatch, rule: LinearRule, states: int, futures: int, tell: Advance) -> list[Looked]:
     """Look into some of the rule's decisions."""
     ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "headroom")
     found: list[Looked] = []
@@ -109,8 +107,8 @@ def look(
     return found
 
 
-# Of forced answers i8[B] (-1: a choice) and the clusters that still count: answers. Made for a batch.
-Choose = Callable[[I8, set[int]], I8]
+# Answers i8[B], told which clusters still count. Made for a batch.
+Choose = Callable[[set[int]], I8]
 Player = Callable[[EpisodeBatch], Choose]
 
 
@@ -124,7 +122,7 @@ def play(batch: EpisodeBatch, rows: Sequence[int], player: Player, tell: Advance
             if first.get(done.cluster) == done.episode:
                 costs[done.cluster] = float(done.costs[0])
                 tell(len(costs))
-        batch.apply(choose(batch.forced(), set(first) - set(costs)))
+        batch.apply(choose(set(first) - set(costs)))
     return np.array([min(costs[row], MOST_COST) for row in rows])
 
 
@@ -133,7 +131,7 @@ def by_rule(rule: LinearRule) -> Player:
 
     def player(batch: EpisodeBatch) -> Choose:
         teacher = Teacher(batch, rule)
-        return lambda forced, counting: rule_answers(batch, teacher)[0]
+        return lambda counting: rule_answers(batch, teacher)[0]
 
     return player
 
@@ -144,7 +142,7 @@ def by_rollouts(rule: LinearRule, futures: int) -> Player:
     def player(batch: EpisodeBatch) -> Choose:
         ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "rollout policy")
 
-        def choose(forced: I8, counting: set[int]) -> I8:
+        def choose(counting: set[int]) -> I8:
             answers, free = rule_answers(batch, teacher)
             for row in counting & set(free):
                 legal = np.flatnonzero(batch.job_mask[row])
@@ -165,9 +163,10 @@ def by_agents(pair: AgentPair, rule: LinearRule) -> Player:
         teacher = Teacher(batch, rule)
         acting = [PHASES[agent] for agent in pair.card["agents"]]
 
-        def choose(forced: I8, counting: set[int]) -> I8:
+        def choose(counting: set[int]) -> I8:
             answers, _ = rule_answers(batch, teacher)
-            asked = np.isin(np.arange(batch.size), list(counting)) & (forced < 0) & np.isin(batch.phases, acting)
+            asked = np.isin(np.arange(batch.size), list(counting)) & (batch.forced() < 0)
+            asked &= np.isin(batch.phases, acting)
             return np.where(asked, pair.act(batch, np.where(asked, batch.phases, 0)), answers)
 
         return choose
