@@ -293,8 +293,10 @@ _NAMED: dict[str, dict[str, Any]] = {
         "validation.every": 10,
     },
     "full": {
+        "imitation.rounds": 32,
+        "imitation.last_epochs": 6,
         **_STEADY,
-        "ppo.total_decisions": 2_000_000,
+        "ppo.total_decisions": 4_000_000,
         "validation.windows": 3,
         "validation.every": 20,
     },
