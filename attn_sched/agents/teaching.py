@@ -3,7 +3,7 @@
 The rule places a gang at once, an agent unit by unit. A pick takes what the gang still needs of a unit, or all it has:
 so the rule's units can be picked in any order that leaves one it takes in part to the end. And of placements that are
 equally good to the rule it takes the one with the lowest numbers, which an agent that sees a set of units cannot know:
-where units are islands, picks that lead to an equal are as right.
+where units are islands, picks that lead to an equal (or better) one are as right.
 """
 
 from __future__ import annotations
@@ -11,41 +11,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from attn_sched.agents.completion import complete
 from attn_sched.jit import njit
 from attn_sched.simulator import layout as at
 from attn_sched.simulator.engine import Ask, Engine
 from attn_sched.simulator.layout import I8
 from attn_sched.simulator.loop import single_free, unit_free, unit_type
 from attn_sched.simulator.placement import choose_type, topo_best_fit
-from attn_sched.simulator.splitting import islands_below, split
+from attn_sched.simulator.splitting import islands_below
 from attn_sched.simulator.state import World, world_at
 
 I1 = npt.NDArray[np.int8]
-
-
-@njit
-def _common_vertex(w: World, free: I8, need: int) -> int:
-    """The lowest vertex that holds all picks so far and has ``need`` free GPUs besides."""
-    v = w.gp[0, 0]
-    while w.ti[v, at.PARENT] >= 0:
-        lo, hi = islands_below(w, v)
-        inside = free[v] >= need
-        for i in range(w.si[at.N_PICKS]):
-            inside = inside and lo <= w.gp[i, 0] < hi
-        if inside:
-            break
-        v = w.ti[v, at.PARENT]
-    return v
-
-
-@njit
-def _holds_pick(w: World, vertex: int) -> bool:
-    """Whether any pick so far lies below ``vertex``."""
-    lo, hi = islands_below(w, vertex)
-    held = False
-    for i in range(w.si[at.N_PICKS]):
-        held = held or lo <= w.gp[i, 0] < hi
-    return held
 
 
 @njit
@@ -67,38 +43,6 @@ def _before_picks(w: World, gpu_type: int) -> I8:
 
 
 @njit
-def _place_rest(w: World, row: I8, left: int) -> None:
-    """Add to ``vf`` where ``left`` more GPUs go among the free ones ``row`` i8[V], which are used up.
-
-    Parts of the tree that hold picks come first, so that no more of it is touched than must be; then as the rule does.
-    """
-    v = _common_vertex(w, row, left)
-    while w.ti[v, at.LEVEL] > 1:
-        best = -1  # of the parts with picks, the fullest that has room for the rest
-        most = -1  # if there is none, the one with most free GPUs
-        for c in range(w.ti[v, at.CHILD_LO], w.ti[v, at.CHILD_HI]):
-            if row[c] > 0 and _holds_pick(w, c):
-                if row[c] >= left and (best < 0 or row[c] < row[best]):
-                    best = c
-                if most < 0 or row[c] > row[most]:
-                    most = c
-        if best >= 0:
-            v = best
-            continue
-        if most < 0:
-            break
-        left -= row[most]
-        lo, hi = islands_below(w, most)
-        for island in range(lo, hi):
-            if row[island] > 0:
-                w.vf[island] += row[island]
-                _add(w, row, island, -row[island])
-    size = split(w, row, v, left, at.FIRST)
-    for i in range(size):
-        w.vf[w.pk[i, 0]] += w.pk[i, 1]
-
-
-@njit
 def _settle_units(w: World) -> None:
     """Where units are larger than islands: a pick that took as much of a unit as was planned there is as planned,
     though the engine may have taken it in other islands of the unit.
@@ -113,11 +57,11 @@ def _settle_units(w: World) -> None:
 
 
 @njit
-def _plan(w: World, gpu_type: int) -> bool:
-    """GPUs the gang being placed should still get of each island, in ``vf``; whether all picks so far are the rule's.
+def _plan(w: World, gpu_type: int) -> None:
+    """GPUs the gang being placed should still get of each island, in ``vf``.
 
-    That is what is left of the rule's placement of the whole gang, if all picks so far are in it; else the rest is
-    placed as near to the picks as it can be.
+    That is what is left of the rule's placement of the whole gang, if all picks so far are in it; else the best
+    completion of the picks.
     """
     w.vf[:] = 0.0
     picks = w.si[at.N_PICKS]
@@ -132,8 +76,7 @@ def _plan(w: World, gpu_type: int) -> bool:
         follows = follows and w.vf[w.gp[i, 0]] >= 0.0
     if not follows:
         w.vf[:] = 0.0
-        _place_rest(w, w.free[gpu_type].copy(), w.si[at.PICK_LEFT])
-    return follows
+        complete(w, w.free[gpu_type], w.si[at.PICK_LEFT], w.vf)
 
 
 @njit
@@ -175,13 +118,11 @@ def _quality(w: World, before: I8) -> tuple[float, int, int]:
 
 
 @njit
-def _mark_equals(w: World, units: I8, gpu_type: int, follows: bool, out: I1) -> None:
-    """Mark the units that lead to an equal of the placement planned in ``vf``; units are single islands.
+def _mark_equals(w: World, units: I8, gpu_type: int, out: I1) -> None:
+    """Mark the units that lead to one no worse than the placement planned in ``vf``; units are single islands.
 
-    Where picks so far are not the rule's, a unit of the plan may lead elsewhere, as what is left is then placed near
-    other picks: those that do are marked no more, as long as any other is.
+    It can be better: the rule takes whole parts of the tree first, which is not always what touches least of it.
     """
-    planned = out.copy()
     before = _before_picks(w, gpu_type)
     picks = w.si[at.N_PICKS]
     first = w.si[at.PICK_TYPE] < 0
@@ -191,7 +132,7 @@ def _mark_equals(w: World, units: I8, gpu_type: int, follows: bool, out: I1) -> 
     aim = _quality(w, before)
     for u in range(units.shape[0]):
         v = units[u]
-        if (out[u] and follows) or unit_free(w, v) == 0 or (first and unit_type(w, v) != gpu_type):
+        if out[u] or unit_free(w, v) == 0 or (first and unit_type(w, v) != gpu_type):
             continue
         row = w.free[gpu_type].copy()
         take = min(row[v], left)
@@ -203,11 +144,10 @@ def _mark_equals(w: World, units: I8, gpu_type: int, follows: bool, out: I1) -> 
         for i in range(picks + 1):
             w.vf[w.gp[i, 0]] += w.gp[i, 1]
         if take < left:
-            _place_rest(w, row, left - take)
+            complete(w, row, left - take, w.vf)
         w.si[at.N_PICKS] = picks
-        out[u] = _quality(w, before) == aim
-    if not out.any():
-        out[:] = planned
+        found = _quality(w, before)
+        out[u] = found[0] < aim[0] or (found[0] == aim[0] and found[1] <= aim[1] and found[2] <= aim[2])
 
 
 @njit
@@ -225,7 +165,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
     if first:
         job = w.si[at.PICK_JOB]
         gpu_type = choose_type(w, w.ji[job, at.TYPES], w.ji[job, at.GPUS])
-    follows = _plan(w, gpu_type)
+    _plan(w, gpu_type)
     left = w.si[at.PICK_LEFT]
     single = w.ci[at.UNIT_LEVEL] == 0
     for u in range(units.shape[0]):
@@ -239,7 +179,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
         if wanted > 0.0 and (single or wanted == min(w.free[gpu_type, v], left)):
             out[u] = 1
     if w.ci[at.UNIT_LEVEL] == 1:
-        _mark_equals(w, units, gpu_type, follows, out)
+        _mark_equals(w, units, gpu_type, out)
 
 
 @njit
