@@ -194,7 +194,9 @@ def _tuned_entrant(path: Path) -> Entrant:
 def _card_file(role: Role, runs: Path | None) -> Path | None:
     there = released(AGENTS_FORMAT).get(role.key)
     folder = None if runs is None else runs / role.run
-    return there if there is not None or folder is None or not folder.is_dir() else find_card(folder)
+    if there is not None or folder is None or not any(folder.glob("*.json")):  # a run that goes on may have none yet
+        return there
+    return find_card(folder)
 
 
 def _check_training(card: Mapping[str, Any], role: Role, path: Path) -> None:

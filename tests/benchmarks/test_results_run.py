@@ -282,6 +282,11 @@ def test_agents_of_every_kind_are_found(tmp_path: Path) -> None:
     assert {cell.cluster for cell in PLAN.cells if retrained.plays(cell)} == {str(DGX256)}
 
 
+def test_a_run_that_has_no_agents_yet_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "full" / "best").mkdir(parents=True)
+    assert not find_entrants(tmp_path, RULES).of_kind(entrants.AGENTS)
+
+
 def test_agents_trained_otherwise_than_said_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "no-hold" / "best", 1, training={"network.hold": True})
     with pytest.raises(InputError) as caught:
