@@ -118,7 +118,7 @@ def _quality(w: World, before: I8) -> tuple[float, int, int]:
 
 
 @njit
-def _mark_equals(w: World, units: I8, gpu_type: int, out: I1) -> None:
+def _mark_as_good(w: World, units: I8, gpu_type: int, out: I1) -> None:
     """Mark the units that lead to one no worse than the placement planned in ``vf``; units are single islands.
 
     It can be better: the rule takes whole parts of the tree first, which is not always what touches least of it.
@@ -155,7 +155,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
     """Mark in ``out[U]`` the units that the rule would pick next for the gang being placed.
 
     A marked unit is legal, belongs to the rule's placement of what the gang still needs (or, where units are islands,
-    to an equal of it), and picking it takes as many GPUs there as the rule does. Where units are single GPUs, those of
+    to one no worse), and picking it takes as many GPUs there as the rule does. Where units are single GPUs, those of
     an island are alike, and all its free ones are marked. There is always one, but for a first pick on a cluster with
     GPUs of several types in one unit: it may be impossible to get there the type that the rule takes.
     """
@@ -179,7 +179,7 @@ def rule_picks(w: World, units: I8, out: I1) -> None:
         if wanted > 0.0 and (single or wanted == min(w.free[gpu_type, v], left)):
             out[u] = 1
     if w.ci[at.UNIT_LEVEL] == 1:
-        _mark_equals(w, units, gpu_type, out)
+        _mark_as_good(w, units, gpu_type, out)
 
 
 @njit
