@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ LARGEST = 0.5  # a difference counts at most so much: single decisions that cost
 MOST_COST = 3.0  # and an episode at most this
 SHARE = 0.006  # of the decisions that are looked into
 WARM = 150  # decisions of each cluster before any is: episodes are then at all stages
+WHICH = {"job": "which job, or none", "gpu": "which unit of GPUs next"}
 BETTER = 0.003  # by which an answer must be better on average for the rollout policy to leave the rule's
 
 INTRODUCTION = """# Headroom: how much better could the tuned rule decide?
@@ -69,29 +70,29 @@ def make_batch(traces: Path, clusters: int, seed: int) -> EpisodeBatch:
     return data_source(config.with_values({"data.traces": logs}))(clusters, seed)
 
 
-def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[int, int]]:
-    """Answers i8[B] of rule and placement, and of clusters with a choice of jobs the rule's by row."""
+def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[str, dict[int, int]]]:
+    """Answers i8[B] of rule and placement, and by agent those of clusters that have a choice, by row."""
     answers = batch.forced()
     targets = teacher.targets()
     for rows, target in targets.values():
         answers[rows] = target.argmax(1)
-    rows = targets["job"][0]
-    return answers, {int(row): int(answers[row]) for row in rows}
+    return answers, {agent: {int(row): int(answers[row]) for row in rows} for agent, (rows, _) in targets.items()}
 
 
-def look(batch: EpisodeBatch, rule: LinearRule, states: int, futures: int, tell: Advance) -> list[Looked]:
-    """Look into some of the rule's decisions."""
-    ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "headroom")
+def look(batch: EpisodeBatch, rule: LinearRule, agent: str, states: int, futures: int, tell: Advance) -> list[Looked]:
+    """Look into some of the decisions that the rule takes in an agent's place."""
+    ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, f"headroom of {agent}")
     found: list[Looked] = []
     steps = 0
     while len(found) < states:
         batch.ask()
         answers, free = rule_answers(batch, teacher)
+        mask = batch.job_mask if agent == "job" else batch.unit_mask
         steps += 1
-        for row, own in free.items():
+        for row, own in free[agent].items():
             if steps <= WARM or draws.random() >= SHARE:
                 continue
-            legal = np.flatnonzero(batch.job_mask[row])
+            legal = np.flatnonzero(mask[row])
             mine = int(np.flatnonzero(legal == own)[0])
 
             def less(costs: F8, mine: int = mine) -> F8:
@@ -113,17 +114,17 @@ Player = Callable[[EpisodeBatch], Choose]
 
 
 def play(batch: EpisodeBatch, rows: Sequence[int], player: Player, tell: Advance) -> F8:
-    """Completion costs, f8[n], of the first episodes of some clusters."""
+    """Costs f8[n, 3] of the first episodes of some clusters, by term."""
     choose = player(batch)
-    costs: dict[int, float] = {}
+    costs: dict[int, F8] = {}
     first = {row: int(batch.episode[row]) for row in rows}
     while len(costs) < len(rows):
         for done in batch.ask():
             if first.get(done.cluster) == done.episode:
-                costs[done.cluster] = float(done.costs[0])
+                costs[done.cluster] = done.costs.copy()
                 tell(len(costs))
         batch.apply(choose(set(first) - set(costs)))
-    return np.array([min(costs[row], MOST_COST) for row in rows])
+    return np.array([np.minimum(costs[row], MOST_COST) for row in rows])
 
 
 def by_rule(rule: LinearRule) -> Player:
@@ -144,10 +145,10 @@ def by_rollouts(rule: LinearRule, futures: int) -> Player:
 
         def choose(counting: set[int]) -> I8:
             answers, free = rule_answers(batch, teacher)
-            for row in counting & set(free):
+            for row in counting & set(free["job"]):
                 legal = np.flatnonzero(batch.job_mask[row])
                 mean = np.mean([ahead.costs(row, legal, draws)[:, 0] for _ in range(futures)], axis=0)
-                if mean.min() < mean[np.flatnonzero(legal == free[row])[0]] - BETTER:
+                if mean.min() < mean[np.flatnonzero(legal == free["job"][row])[0]] - BETTER:
                     answers[row] = legal[mean.argmin()]
             return answers
 
@@ -181,40 +182,54 @@ def clustered(values: F8, groups: I8) -> tuple[float, float]:
     return mean, float(np.sqrt((sums**2).sum()) / len(values))
 
 
-def decisions_table(found: Sequence[Looked], futures: int) -> str:
-    """What single decisions leave."""
-    episodes = np.array([one.episode for one in found])
-    rows = [
-        ("the best answer in hindsight", [one.hindsight for one in found]),
-        (f"the best on average over {futures // 2} imagined futures", [one.knowable for one in found]),
+def decisions_table(found: Mapping[str, Sequence[Looked]], futures: int) -> str:
+    """What single decisions leave, by agent."""
+    lines = [
+        "| decision | looked into | the best answer in hindsight | the best on average over "
+        f"{futures // 2} imagined futures |",
+        "|---|---:|---:|---:|",
     ]
-    lines = ["| another answer once, then the rule again | cost, against the rule's answer |", "|---|---:|"]
-    for name, values in rows:
-        mean, error = clustered(np.array(values), episodes)
-        lines.append(f"| {name} | {mean:+.4f} ± {error:.4f} |")
+    for agent, looked in found.items():
+        episodes = np.array([one.episode for one in looked])
+        kinds = [one.hindsight for one in looked], [one.knowable for one in looked]
+        told = [pm(*clustered(np.array(values), episodes), 4) for values in kinds]
+        where = f"{len(looked):,} of {len(np.unique(episodes)):,} episodes"
+        lines.append(f"| {WHICH[agent]} | {where} | {' | '.join(told)} |")
     return f"""## Single decisions
 
-{len(found):,} decisions of {len(np.unique(episodes)):,} episodes in which another answer was legal. The best answer in
-hindsight knows which jobs come. Imagined futures have the next {HORIZON} of the jobs to come, in another order and
-rhythm, and what is best in half of them is judged by the other half. The same better answer can often be given at
-several decisions in a row, so gains do not add up. ± is a standard error over episodes.
+Decisions in which another answer was legal. Once another answer is given, then the rule decides again: what that
+costs, less what the rule's own answer does. The best answer in hindsight knows which jobs come. Imagined futures have
+the next {HORIZON} of the jobs to come, in another order and rhythm; what is best in half of them is judged by the other
+half. The same better answer can often be given at several decisions in a row, so gains do not add up. ± is a standard
+error over episodes.
 
 """ + "\n".join(lines)
 
 
-def episodes_table(rule: F8, others: dict[str, F8], futures: int) -> str:
-    """What whole episodes cost."""
-    lines = ["| who decides | episodes | cost | `tuned` on these | difference |", "|---|---:|---:|---:|---:|"]
+def pm(mean: float, error: float, digits: int = 3) -> str:
+    """A difference and its standard error."""
+    return f"{mean:+.{digits}f} ± {error:.{digits}f}"
+
+
+def episodes_table(rule: F8, others: Mapping[str, F8], futures: int) -> str:
+    """What whole episodes cost, f8[n, 3] each."""
+    lines = [
+        "| who decides | episodes | cost | `tuned` on these | difference | difference in squared waits |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for name, costs in others.items():
         same = rule[:: len(rule) // len(costs)]
-        gap = costs - same
-        told = f"{gap.mean():+.3f} ± {gap.std(ddof=1) / np.sqrt(len(gap)):.3f}"
-        lines.append(f"| {name} | {len(gap)} | {costs.mean():.3f} | {same.mean():.3f} | {told} |")
+        gaps = costs - same
+        errors = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
+        excess, waits = (pm(float(gaps[:, k].mean()), float(errors[k])) for k in (0, 1))
+        cells = f"{len(gaps)} | {costs[:, 0].mean():.3f} | {same[:, 0].mean():.3f} | {excess} | {waits}"
+        lines.append(f"| {name} | {cells} |")
     return f"""## Whole episodes
 
-The rollout policy tries every answer in {futures} imagined futures, with the tuned rule taking over after it, and gives
-the best one if it is better by {BETTER:g}: no learning, some 20 ms a decision. Agents decide without randomness. An
-episode's cost counts at most {MOST_COST:g}.
+The rollout policy tries every answer of the job agent in {futures} imagined futures, with the tuned rule taking over
+after it, and gives the best one if it is better by {BETTER:g}: no learning, some 20 ms a decision. Agents decide
+without randomness. Squared waits are the fairness term, over the same rule's. A cost of an episode counts at most
+{MOST_COST:g}.
 
 """ + "\n".join(lines)
 
@@ -237,8 +252,10 @@ def main() -> None:
     command = "python -m benchmarks.headroom TRACES"
     command += f" --agents {' '.join(given.agents)}" if given.agents else ""
     jobs = named_config("full").episodes.jobs
-    with progress_bar("decisions", given.states) as tell:
-        found = look(make_batch(given.traces, 64, SEED), rule, given.states, given.futures, tell)
+    found = {}
+    for agent in WHICH:
+        with progress_bar(f"decisions of {agent}", given.states) as tell:
+            found[agent] = look(make_batch(given.traces, 64, SEED), rule, agent, given.states, given.futures, tell)
     every = range(given.episodes)
     some = range(0, given.episodes, given.episodes // given.rollouts)
 

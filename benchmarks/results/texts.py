@@ -37,6 +37,10 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
+WANTED = paragraph(
+    """How much better than `tuned` anybody could decide who does not know what comes: [headroom.md](headroom.md). What PPO
+    adds to what it starts from: [training.md](training.md#what-ppo-adds)."""
+)
 SUMMARY = paragraph(
     """Numbers below 1 are better than what is divided by. *won* and *lost*: cells with less excess than the best rule,
     and with as much or more; in brackets those where the whole interval says so. *Jain*: the higher the fairer.
