@@ -29,7 +29,13 @@ def page(scores: Scores, material: Material, command: str) -> str:
     parts = [
         ["# Trained agents against rules, on jobs they have not seen", ""],
         texts.introduction(scores, material, command),
-        ["## What was wanted, and what was found", "", *verdicts.table([*judge.wanted(), *judge.gates()]), "", *texts.WANTED],
+        [
+            "## What was wanted, and what was found",
+            "",
+            *verdicts.table([*judge.wanted(), *judge.gates()]),
+            "",
+            *texts.WANTED,
+        ],
         _losses(scores, full),
         _titled("## All policies", tables.summary(scores), texts.SUMMARY),
         _titled("## By data set, cluster, load and kind of window", tables.groups(scores, full), [f"`{full}`.", ""]),

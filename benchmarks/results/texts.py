@@ -38,8 +38,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 WANTED = paragraph(
-    """How much better than `tuned` anybody could decide who does not know what comes: [headroom.md](headroom.md). What PPO
-    adds to what it starts from: [training.md](training.md#what-ppo-adds)."""
+    """How much better than `tuned` anybody could decide who does not know what comes: [headroom.md](headroom.md). What
+    PPO adds to what it starts from: [training.md](training.md#what-ppo-adds)."""
 )
 SUMMARY = paragraph(
     """Numbers below 1 are better than what is divided by. *won* and *lost*: cells with less excess than the best rule,
