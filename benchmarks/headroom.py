@@ -30,27 +30,41 @@ from attn_sched.training.configs import named_config
 from attn_sched.training.imitation import Teacher
 from attn_sched.training.lookahead import HORIZON, Lookahead
 from attn_sched.training.rollout import PHASES
+from attn_sched.training.source import DataSource
 from attn_sched.training.start import data_source
 from benchmarks.results.plan import SEEN
+from benchmarks.results.texts import paragraph
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
 
 SEED = 777
 LARGEST = 0.5  # a difference counts at most so much: single decisions that cost more than that would drown the others
-MOST_COST = 3.0  # and an episode at most this
+MOST_COST = 3.0  # and a cost of an episode at most this
 SHARE = 0.006  # of the decisions that are looked into
 WARM = 150  # decisions of each cluster before any is: episodes are then at all stages
 WHICH = {"job": "which job, or none", "gpu": "which unit of GPUs next"}
 BETTER = 0.003  # by which an answer must be better on average for the rollout policy to leave the rule's
 
-INTRODUCTION = """# Headroom: how much better could the tuned rule decide?
-
-Written by `{command}`. Episodes are those of training: {jobs}-job
-windows of the training parts of five logs, changed at random, on `dgx64` and `eth64`. The cost is the completion term:
-the excess of all jobs over that of `sjf+topo-best-fit+hold(1.5,0.5)` on the same window, 1 being as good as that rule.
-The tuned rule decides, and `topo-best-fit` places.
-
+TITLE = "# Headroom: how much better could the tuned rule decide?"
+INTRODUCTION = """
+Written by `{command}`. Episodes are those of training: {jobs}-job windows of the training parts of five logs, changed
+at random, on `dgx64` and `eth64`. The cost is the completion term: the excess of all jobs over that of
+`sjf+topo-best-fit+hold(1.5,0.5)` on the same window, 1 being as good as that rule. The tuned rule decides, and
+`topo-best-fit` places.
+"""
+DECISIONS = """
+Decisions in which another answer was legal. Once another answer is given, then the rule decides again: what that costs,
+less what the rule's own answer does. The best answer in hindsight knows which jobs come. Imagined futures have the next
+{horizon} of the jobs to come, in another order and rhythm; what is best in half of them is judged by the other half.
+The same better answer can often be given at several decisions in a row, so gains do not add up. ± is a standard error
+over episodes.
+"""
+EPISODES = """
+The rollout policy tries every answer of the job agent in {futures} imagined futures, with the tuned rule taking over
+after it, and gives the best one if it is better by {better:g}: no learning, some 20 ms a decision. Agents decide
+without randomness. Squared waits are the fairness term, over the same rule's. A cost of an episode counts at most
+{most:g}.
 """
 
 
@@ -63,11 +77,11 @@ class Looked:
     knowable: float  # in half of the imagined futures, of the answer that is best in the other half
 
 
-def make_batch(traces: Path, clusters: int, seed: int) -> EpisodeBatch:
-    """Training episodes of the ``full`` configuration."""
+def training_episodes(traces: Path) -> DataSource:
+    """Those of the ``full`` configuration; logs are read once, however many batches are made."""
     config = named_config("full")
     logs = tuple(str(traces / log.path) for log in SEEN)
-    return data_source(config.with_values({"data.traces": logs}))(clusters, seed)
+    return data_source(config.with_values({"data.traces": logs}))
 
 
 def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[str, dict[int, int]]]:
@@ -79,33 +93,39 @@ def rule_answers(batch: EpisodeBatch, teacher: Teacher) -> tuple[I8, dict[str, d
     return answers, {agent: {int(row): int(answers[row]) for row in rows} for agent, (rows, _) in targets.items()}
 
 
-def look(batch: EpisodeBatch, rule: LinearRule, agent: str, states: int, futures: int, tell: Advance) -> list[Looked]:
-    """Look into some of the decisions that the rule takes in an agent's place."""
-    ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, f"headroom of {agent}")
-    found: list[Looked] = []
+def look(batch: EpisodeBatch, rule: LinearRule, states: int, futures: int, tell: Advance) -> dict[str, list[Looked]]:
+    """Look into some of the decisions that the rule takes in each agent's place."""
+    ahead, teacher = Lookahead(batch, rule), Teacher(batch, rule)
+    masks = {"job": batch.job_mask, "gpu": batch.unit_mask}
+    draws = {agent: stream(SEED, f"headroom of {agent}") for agent in masks}
+    found: dict[str, list[Looked]] = {agent: [] for agent in masks}
     steps = 0
-    while len(found) < states:
+    while wanted := [agent for agent in masks if len(found[agent]) < states]:
         batch.ask()
         answers, free = rule_answers(batch, teacher)
-        mask = batch.job_mask if agent == "job" else batch.unit_mask
         steps += 1
-        for row, own in free[agent].items():
-            if steps <= WARM or draws.random() >= SHARE:
-                continue
-            legal = np.flatnonzero(mask[row])
-            mine = int(np.flatnonzero(legal == own)[0])
-
-            def less(costs: F8, mine: int = mine) -> F8:
-                return np.clip(costs[:, 0] - costs[mine, 0], -LARGEST, LARGEST)
-
-            true = less(ahead.costs(row, legal))
-            halves = np.stack([less(ahead.costs(row, legal, draws)) for _ in range(futures)])
-            one, other = halves[: futures // 2].mean(0), halves[futures // 2 :].mean(0)
-            knowable = 0.5 * float(other[one.argmin()] + one[other.argmin()])
-            found.append(Looked(int(batch.episode[row]), float(true.min()), knowable))
-            tell(min(len(found), states))
+        for agent in wanted if steps > WARM else ():
+            for row, own in free[agent].items():
+                if draws[agent].random() < SHARE:
+                    legal = np.flatnonzero(masks[agent][row])
+                    found[agent].append(look_into(ahead, row, legal, own, futures, draws[agent]))
+        tell(sum(min(len(looked), states) for looked in found.values()))
         batch.apply(answers)
     return found
+
+
+def look_into(ahead: Lookahead, row: int, legal: I8, own: int, futures: int, draws: np.random.Generator) -> Looked:
+    """One decision of a cluster, the rule's answer being ``own``."""
+    mine = np.flatnonzero(legal == own)
+
+    def less(costs: F8) -> F8:
+        return np.clip(costs[:, 0] - costs[mine, 0], -LARGEST, LARGEST)
+
+    true = less(ahead.costs(row, legal))
+    halves = np.stack([less(ahead.costs(row, legal, draws)) for _ in range(futures)])
+    one, other = halves[: futures // 2].mean(0), halves[futures // 2 :].mean(0)
+    knowable = 0.5 * float(other[one.argmin()] + one[other.argmin()])
+    return Looked(int(ahead.batch.episode[row]), float(true.min()), knowable)
 
 
 # Answers i8[B], told which clusters still count. Made for a batch.
@@ -124,7 +144,7 @@ def play(batch: EpisodeBatch, rows: Sequence[int], player: Player, tell: Advance
                 costs[done.cluster] = done.costs.copy()
                 tell(len(costs))
         batch.apply(choose(set(first) - set(costs)))
-    return np.array([np.minimum(costs[row], MOST_COST) for row in rows])
+    return np.minimum([costs[row] for row in rows], MOST_COST)
 
 
 def by_rule(rule: LinearRule) -> Player:
@@ -144,11 +164,12 @@ def by_rollouts(rule: LinearRule, futures: int) -> Player:
         ahead, teacher, draws = Lookahead(batch, rule), Teacher(batch, rule), stream(SEED, "rollout policy")
 
         def choose(counting: set[int]) -> I8:
-            answers, free = rule_answers(batch, teacher)
-            for row in counting & set(free["job"]):
+            answers, choices = rule_answers(batch, teacher)
+            free = choices["job"]
+            for row in counting & set(free):
                 legal = np.flatnonzero(batch.job_mask[row])
                 mean = np.mean([ahead.costs(row, legal, draws)[:, 0] for _ in range(futures)], axis=0)
-                if mean.min() < mean[np.flatnonzero(legal == free["job"][row])[0]] - BETTER:
+                if mean.min() < mean[np.flatnonzero(legal == free[row])[0]] - BETTER:
                     answers[row] = legal[mean.argmin()]
             return answers
 
@@ -192,21 +213,13 @@ def decisions_table(found: Mapping[str, Sequence[Looked]], futures: int) -> str:
     for agent, looked in found.items():
         episodes = np.array([one.episode for one in looked])
         kinds = [one.hindsight for one in looked], [one.knowable for one in looked]
-        told = [pm(*clustered(np.array(values), episodes), 4) for values in kinds]
+        told = [with_error(*clustered(np.array(values), episodes), 4) for values in kinds]
         where = f"{len(looked):,} of {len(np.unique(episodes)):,} episodes"
         lines.append(f"| {WHICH[agent]} | {where} | {' | '.join(told)} |")
-    return f"""## Single decisions
-
-Decisions in which another answer was legal. Once another answer is given, then the rule decides again: what that
-costs, less what the rule's own answer does. The best answer in hindsight knows which jobs come. Imagined futures have
-the next {HORIZON} of the jobs to come, in another order and rhythm; what is best in half of them is judged by the other
-half. The same better answer can often be given at several decisions in a row, so gains do not add up. ± is a standard
-error over episodes.
-
-""" + "\n".join(lines)
+    return "\n".join(["## Single decisions", "", *paragraph(DECISIONS.format(horizon=HORIZON)), *lines])
 
 
-def pm(mean: float, error: float, digits: int = 3) -> str:
+def with_error(mean: float, error: float, digits: int = 3) -> str:
     """A difference and its standard error."""
     return f"{mean:+.{digits}f} ± {error:.{digits}f}"
 
@@ -221,17 +234,11 @@ def episodes_table(rule: F8, others: Mapping[str, F8], futures: int) -> str:
         same = rule[:: len(rule) // len(costs)]
         gaps = costs - same
         errors = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
-        excess, waits = (pm(float(gaps[:, k].mean()), float(errors[k])) for k in (0, 1))
+        excess, waits = (with_error(float(gaps[:, k].mean()), float(errors[k])) for k in (0, 1))
         cells = f"{len(gaps)} | {costs[:, 0].mean():.3f} | {same[:, 0].mean():.3f} | {excess} | {waits}"
         lines.append(f"| {name} | {cells} |")
-    return f"""## Whole episodes
-
-The rollout policy tries every answer of the job agent in {futures} imagined futures, with the tuned rule taking over
-after it, and gives the best one if it is better by {BETTER:g}: no learning, some 20 ms a decision. Agents decide
-without randomness. Squared waits are the fairness term, over the same rule's. A cost of an episode counts at most
-{MOST_COST:g}.
-
-""" + "\n".join(lines)
+    about = EPISODES.format(futures=futures, better=BETTER, most=MOST_COST)
+    return "\n".join(["## Whole episodes", "", *paragraph(about), *lines])
 
 
 def main() -> None:
@@ -252,24 +259,24 @@ def main() -> None:
     command = "python -m benchmarks.headroom TRACES"
     command += f" --agents {' '.join(given.agents)}" if given.agents else ""
     jobs = named_config("full").episodes.jobs
-    found = {}
-    for agent in WHICH:
-        with progress_bar(f"decisions of {agent}", given.states) as tell:
-            found[agent] = look(make_batch(given.traces, 64, SEED), rule, agent, given.states, given.futures, tell)
+    source = training_episodes(given.traces)
+    with progress_bar("decisions", len(WHICH) * given.states) as tell:
+        found = look(source(64, SEED), rule, given.states, given.futures, tell)
     every = range(given.episodes)
     some = range(0, given.episodes, given.episodes // given.rollouts)
 
     def played(name: str, rows: Sequence[int], player: Player) -> F8:
         with progress_bar(name, len(rows)) as tell:
-            return play(make_batch(given.traces, given.episodes, SEED), rows, player, tell)
+            return play(source(given.episodes, SEED), rows, player, tell)
 
     base = played(TUNED, every, by_rule(rule))
     half = given.futures // 2
     others = {"rollout policy": played("rollouts", some, by_rollouts(rule, half))}
     for name in given.agents:
         others[f"`agents:{name}`"] = played(name, every, by_agents(load_agents(name), rule))
-    text = INTRODUCTION.format(command=f"{command} --write docs/headroom.md", jobs=jobs)
-    text += decisions_table(found, given.futures) + "\n\n" + episodes_table(base, others, half) + "\n"
+    about = paragraph(INTRODUCTION.format(command=f"{command} --write docs/headroom.md", jobs=jobs))
+    tables = [decisions_table(found, given.futures), "", episodes_table(base, others, half), ""]
+    text = "\n".join([TITLE, "", *about, *tables])
     if given.write is None:
         print(text)
     else:

@@ -48,14 +48,15 @@ def test_rollouts_and_agents_decide_for_themselves() -> None:
     assert (play(batch(at.PLACE_AGENT), range(3), by_agents(pair, RULE), nobody) != rule).any()
 
 
-# The placement rule seldom errs: it takes many decisions to find one that could be better.
-@pytest.mark.parametrize(("agent", "states"), [("job", 20), ("gpu", 300)])
-def test_looking_into_decisions(agent: str, states: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("states", [20, 300])
+def test_looking_into_decisions(states: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.headroom.SHARE", 1.0)
     monkeypatch.setattr("benchmarks.headroom.WARM", 5)
-    found = look(batch(at.PLACE_AGENT), RULE, agent, states, 4, nobody)
-    assert len(found) >= states and all(one.hindsight <= 0 for one in found)
-    assert any(one.hindsight < 0 for one in found) and any(one.knowable != 0 for one in found)
+    both = look(batch(at.PLACE_AGENT), RULE, states, 4, nobody)
+    # The placement rule seldom errs: it takes many decisions to find one that could be better.
+    for found in both.values() if states == 300 else [both["job"]]:
+        assert len(found) >= states and all(one.hindsight <= 0 for one in found)
+        assert any(one.hindsight < 0 for one in found) and any(one.knowable != 0 for one in found)
 
 
 def test_tables_say_what_differs_by_how_much() -> None:
