@@ -110,6 +110,22 @@ TIMESTAMP = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 06:13:03,2951.0,2,5902.0,6214e9
 """
 GOLDEN = "job_id,submit_time,num_gpus,duration\n0,0,1,67\n1,600,1,68\n2,600,8,7205\n"
+SACCT = """\
+JobID|JobIDRaw|User|Account|Partition|JobName|State|Submit|Eligible|Start|End|Elapsed|Timelimit|NNodes|ExitCode|ReqTRES|AllocTRES
+4101|4101|ann|vision|gpu|train "v2|COMPLETED|2024-03-01T08:00:00|2024-03-01T08:00:00|2024-03-01T08:05:00|2024-03-02T10:08:04|1-02:03:04|2-00:00:00|2|0:0|billing=16,cpu=16,gres/gpu=16,mem=1T,node=2|billing=16,cpu=16,gres/gpu:a100=16,gres/gpu=16,mem=1T,node=2
+4101.batch|4101.batch||vision||batch|COMPLETED|2024-03-01T08:05:00|2024-03-01T08:05:00|2024-03-01T08:05:00|2024-03-02T10:08:04|1-02:03:04||1|0:0||cpu=8,gres/gpu:a100=8,gres/gpu=8,mem=512G,node=1
+4101.extern|4101.extern||vision||extern|COMPLETED|2024-03-01T08:05:00|2024-03-01T08:05:00|2024-03-01T08:05:00|2024-03-02T10:08:04|1-02:03:04||2|0:0||billing=16,gres/gpu=16,node=2
+4101.0|4101.0||vision||python|COMPLETED|2024-03-01T08:05:03|2024-03-01T08:05:03|2024-03-01T08:05:03|2024-03-02T10:08:00|1-02:02:57||2|0:0||cpu=16,gres/gpu=16,node=2
+4102_4|4103|bob|nlp|gpu|sweep|FAILED|2024-03-01T08:10:00|2024-03-01T08:20:00|2024-03-01T08:30:00|2024-03-01T08:31:00|00:01:00|00:30:00|1|1:0|cpu=1,gres/gpu:v100=2,gres/gpu=2,node=1|cpu=1,gres/gpu:v100=2,gres/gpu=2,node=1
+4102_[5-9%2]|4102|bob|nlp|gpu|sweep|PENDING|2024-03-01T08:10:00|2024-03-01T08:20:00|Unknown|Unknown|00:00:00|00:30:00|1|0:0|cpu=1,gres/gpu=2,node=1|
+4110+0|4110|eve|vision|gpu|mixed|TIMEOUT|2024-03-01T08:11:00|2024-03-01T08:11:00|2024-03-01T08:12:00|2024-03-01T08:13:30|00:01:30|UNLIMITED|1|0:0|cpu=1,gres/gpu=4,node=1|cpu=1,gres/gpu:a100=4,gres/gpu=4,node=1
+4110+1|4111|eve|vision|cpu|mixed|TIMEOUT|2024-03-01T08:11:00|2024-03-01T08:11:00|2024-03-01T08:12:00|2024-03-01T08:13:30|00:01:30|UNLIMITED|1|0:0|cpu=64,node=1|cpu=64,node=1
+4120|4120|fay|nlp|gpu|again|NODE_FAIL|2024-03-01T09:00:00|2024-03-01T09:00:00|2024-03-01T09:00:10|2024-03-01T09:10:10|00:10:00|Partition_Limit|1|0:0|cpu=1,gres/gpu=8,node=1|cpu=1,gres/gpu:a100=8,gres/gpu=8,node=1
+4120|4120|fay|nlp|gpu|again|COMPLETED|2024-03-01T09:10:10|2024-03-01T09:12:10|2024-03-01T09:12:20|2024-03-01T09:32:20|00:20:00|Partition_Limit|1|0:0|cpu=1,gres/gpu=8,node=1|cpu=1,gres/gpu:a100=8,gres/gpu=8,node=1
+4130|4130|ann|vision|gpu|oops|CANCELLED by 1000|2024-03-01T09:20:00|Unknown|None|2024-03-01T09:21:00|00:00:00|01:00:00|1|0:0|cpu=1,gres/gpu=1,node=1|
+4140|4140|ann|vision|gpu|stop|CANCELLED by 1000|2024-03-01T09:30:00|2024-03-01T09:30:00|2024-03-01T09:31:00|2024-03-01T09:31:30|00:00:30|01:00:00|1|0:15|cpu=1,gres/gpu=1,node=1|cpu=1,gres/gpu:a100=1,node=1
+4150|4150|bob|nlp|gpu|long|RUNNING|2024-03-01T09:40:00|2024-03-01T09:40:00|2024-03-01T09:41:00|Unknown|3-00:00:00|7-00:00:00|4|0:0|cpu=4,gres/gpu=32,node=4|cpu=4,gres/gpu:a100=32,gres/gpu=32,node=4
+"""  # noqa: E501
 PLAIN = """ID,Submitted-At,GPUs,Runtime_ms,User,Queue
 a,2021-01-01T00:00:10,1,1500,ann,q1
 b,2021-01-01T00:00:00,2.5,2500,bob,
@@ -129,6 +145,7 @@ SAMPLES = {
     "muri": MURI,
     "pollux": POLLUX,
     "swf": SWF,
+    "sacct": SACCT,
     "timestamp": TIMESTAMP,
     "golden": GOLDEN,
     "csv": PLAIN,

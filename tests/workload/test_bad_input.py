@@ -91,6 +91,7 @@ def test_the_line_is_found_in_later_blocks(write: Write, monkeypatch: pytest.Mon
         ("muri", "4472936", "four", 3, "duration"),
         ("pollux", "110", "-110", 3, "time"),
         ("swf", "552.5", "nan", 5, "run"),
+        ("sacct", "2024-03-01T08:10:00", "2024-03-32T08:10:00", 6, "submit"),
         ("timestamp", "2017-10-09 06:13:03", "2017-10-09 25:13:03", 3, "timestamp"),
         ("csv", "2500", "-1", 3, "runtime_ms"),
         ("philly", "2017-10-07 00:59:00", "yesterday", 2, "submitted_time"),

@@ -18,6 +18,7 @@ from attn_sched.workload.readers import (
     philly,
     plain,
     pollux,
+    sacct,
     simple,
     swf,
 )
@@ -43,6 +44,7 @@ ALL: tuple[Reader, ...] = (
     gavel.GAVEL_READER,
     alibaba.PAI_READER,
     swf.SWF_READER,
+    sacct.SACCT_READER,
     plain.PLAIN_READER,
 )
 READERS: dict[str, Reader] = {reader.name: reader for reader in ALL}

@@ -50,7 +50,7 @@ class TraceBuilder:
 
     def add(
         self,
-        first_record: int,
+        first_record: int | np.ndarray,
         *,
         job_id: pa.Array,
         submit_s: np.ndarray,
@@ -65,7 +65,7 @@ class TraceBuilder:
         """Add the jobs ``first_record, first_record + 1, ...``.
 
         Args:
-            first_record: Number of the first one in the file.
+            first_record: Number of the first one in the file; or the number of each, where they do not follow on.
             job_id: Unique names.
             submit_s: Seconds since any origin; NaN = unknown, then the job is dropped.
             num_gpus: GPUs asked for; fractions round up, zero or unknown drops the job.
@@ -78,6 +78,7 @@ class TraceBuilder:
         """
         rows = len(submit_s)
         self.rows += rows
+        records = first_record + np.arange(rows) if isinstance(first_record, int) else first_record
         keep = np.ones(rows, bool)
 
         def drop(mask: np.ndarray, why: str) -> None:
@@ -92,23 +93,21 @@ class TraceBuilder:
         for mask, why in drops:
             drop(mask, why)
         with np.errstate(invalid="ignore"):
-            self._refuse(first_record, keep & (num_gpus < 0), gpu_field, num_gpus, "is negative", "a number of GPUs")
+            self._refuse(records, keep & (num_gpus < 0), gpu_field, num_gpus, "is negative", "a number of GPUs")
             drop(np.isnan(num_gpus) | (num_gpus == 0), "zero GPUs")
             drop(np.isnan(submit_s), "no submit time")
             if self._needs_duration:
                 drop(np.isnan(duration), "no end time")
             negative = duration < 0
             if negative_duration == "error":
-                self._refuse(
-                    first_record, keep & negative, duration_field, duration, "is negative", "seconds, 0 or more"
-                )
+                self._refuse(records, keep & negative, duration_field, duration, "is negative", "seconds, 0 or more")
             drop(negative, "negative duration")
             if not negative_submit:
-                self._refuse(first_record, keep & (submit_s < 0), submit_field, submit_s, "is negative", "0 or more")
-            self._refuse(first_record, keep & (num_gpus > MAX_GPUS), gpu_field, num_gpus, "is too large", None)
-            self._refuse(first_record, keep & (duration > MAX_SECONDS), duration_field, duration, "is too large", None)
+                self._refuse(records, keep & (submit_s < 0), submit_field, submit_s, "is negative", "0 or more")
+            self._refuse(records, keep & (num_gpus > MAX_GPUS), gpu_field, num_gpus, "is too large", None)
+            self._refuse(records, keep & (duration > MAX_SECONDS), duration_field, duration, "is too large", None)
             far = keep & (np.abs(submit_s) > MAX_SECONDS)
-            self._refuse(first_record, far, submit_field, submit_s, "is too far away", None)
+            self._refuse(records, far, submit_field, submit_s, "is too far away", None)
         index = np.flatnonzero(keep)
         if not len(index):
             return
@@ -123,16 +122,16 @@ class TraceBuilder:
         ids = picked["job_id"]
         if ids.null_count:
             at = int(index[int(np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))[0])])
-            raise self.fail(first_record + at, self._id_field, "is empty", "a job id")
+            raise self.fail(int(records[at]), self._id_field, "is empty", "a job id")
         self._batches.append(make_table(picked, len(index)))
-        self._records.append(index + first_record)
+        self._records.append(records[index])
 
     def _refuse(
-        self, first: int, bad: np.ndarray, field: str, values: np.ndarray, problem: str, expected: str | None
+        self, records: np.ndarray, bad: np.ndarray, field: str, values: np.ndarray, problem: str, expected: str | None
     ) -> None:
         if bad.any():
             at = int(np.argmax(bad))
-            raise self.fail(first + at, field, f"{values[at]:g} {problem}", expected)
+            raise self.fail(int(records[at]), field, f"{values[at]:g} {problem}", expected)
 
     def finish(self, *, calendar: bool = False, zoned: bool = False, epoch_s: float | None = None) -> Trace:
         """Check, shift time to the first job, sort by (submit time, row).

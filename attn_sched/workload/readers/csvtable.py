@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.csv as pacsv
 from attn_sched.errors import InputError
 from attn_sched.workload.readers.source import Source, split_header
 
-MISSING = pa.array(["", "None", "none", "null", "NULL"])
+MISSING = ("", "None", "none", "null", "NULL")
 _ZONE = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$")
 
 
@@ -28,12 +29,23 @@ class Block:
     table: pa.Table
     first: int  # number of its first row among the table's rows, from 0
     lines_before: int  # lines with content before the table's first row (0 without a header, else 1)
+    missing: tuple[str, ...] = MISSING  # cells that say nothing
+    numbers: np.ndarray | None = None  # of each row among the table's rows, where rows between them were left out
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     def __contains__(self, name: str) -> bool:
         return name in self.table.column_names
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The number of each row among the table's rows, from 0."""
+        return np.arange(self.first, self.first + len(self)) if self.numbers is None else self.numbers
+
+    def where(self, mask: np.ndarray) -> Block:
+        """The rows that ``mask`` picks; they keep their numbers."""
+        return replace(self, table=self.table.filter(pa.array(mask)), numbers=self.rows[mask])
 
     def text(self, name: str) -> pa.Array:
         """Trimmed cells; missing ones are null.
@@ -45,7 +57,7 @@ class Block:
             raise InputError("the column is missing", file=self.source.path, field=name)
         column = self.table[name].combine_chunks()
         cells = pc.utf8_trim_whitespace(column)
-        missing = pc.is_in(cells, value_set=MISSING)
+        missing = pc.is_in(cells, value_set=pa.array(self.missing))
         return pc.if_else(missing, pa.scalar(None, pa.string()), cells) if pc.any(missing).as_py() else cells
 
     def optional(self, name: str) -> pa.Array | None:
@@ -96,7 +108,7 @@ class Block:
 
     def fail(self, index: int, field: str, problem: str, expected: str | None = None) -> InputError:
         """The error for one cell (to be raised by the caller)."""
-        row = self.source.line_of(self.lines_before + self.first + index)
+        row = self.source.line_of(self.lines_before + int(self.rows[index]))
         return InputError(problem, file=self.source.path, row=row, field=field, expected=expected)
 
     def _require(self, cells: pa.Array, name: str) -> None:
@@ -135,6 +147,8 @@ def read_csv(
     only: Iterable[str] | None = None,
     delimiter: str = ",",
     blocks: Iterable[bytes] | None = None,
+    quoted: bool = True,
+    missing: tuple[str, ...] = MISSING,
 ) -> Iterator[Block]:
     """Yield the table in blocks.
 
@@ -144,6 +158,8 @@ def read_csv(
         only: Columns to keep; the others are checked for their number only. Names the table lacks are ignored.
         delimiter: One character.
         blocks: Text to parse instead of the source's own, of the same lines.
+        quoted: Whether cells may stand in double quotes; otherwise a quote is a character like any other.
+        missing: Cells that say nothing.
 
     Raises:
         InputError: a row has the wrong number of columns, or a column of ``only`` is there twice.
@@ -158,7 +174,7 @@ def read_csv(
             if not data:
                 continue
             line, _, data = data.partition(b"\n")
-            header = split_header(line.decode("utf-8"))
+            header = split_header(line.decode("utf-8"), delimiter)
             _check_once(source, header, keep)
             columns = _unique(header)
         if not data.strip():
@@ -167,9 +183,9 @@ def read_csv(
         if not wanted:
             expected = ", ".join(sorted(keep or ()))
             raise InputError("has none of the columns of this format", file=source.path, expected=expected)
-        table = _parse(source, data, columns, wanted, delimiter, lines_before + first)
+        table = _parse(source, data, columns, wanted, delimiter, quoted, lines_before + first)
         if table.num_rows:
-            yield Block(source, table, first, lines_before)
+            yield Block(source, table, first, lines_before, missing)
             first += table.num_rows
 
 
@@ -198,7 +214,13 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def _parse(
-    source: Source, data: bytes, columns: list[str], wanted: list[str], delimiter: str, records_before: int
+    source: Source,
+    data: bytes,
+    columns: list[str],
+    wanted: list[str],
+    delimiter: str,
+    quoted: bool,
+    records_before: int,
 ) -> pa.Table:
     blank = 0
 
@@ -213,7 +235,9 @@ def _parse(
         return pacsv.read_csv(
             pa.BufferReader(data),
             pacsv.ReadOptions(use_threads=False, column_names=columns, block_size=len(data) + 1),
-            pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=on_bad_row),
+            pacsv.ParseOptions(
+                delimiter=delimiter, quote_char='"' if quoted else False, invalid_row_handler=on_bad_row
+            ),
             pacsv.ConvertOptions(
                 column_types={name: pa.string() for name in columns},
                 include_columns=wanted,
@@ -222,16 +246,21 @@ def _parse(
             ),
         )
     except pa.ArrowInvalid as error:
-        raise _bad_row(source, data, len(columns), delimiter, records_before, str(error)) from error
+        raise _bad_row(source, data, len(columns), delimiter, quoted, records_before, str(error)) from error
 
 
-def _bad_row(source: Source, data: bytes, width: int, delimiter: str, records_before: int, message: str) -> InputError:
+def _bad_row(
+    source: Source, data: bytes, width: int, delimiter: str, quoted: bool, records_before: int, message: str
+) -> InputError:
+    dialect: dict[str, Any] = (
+        {"delimiter": delimiter} if quoted else {"delimiter": delimiter, "quoting": csv.QUOTE_NONE}
+    )
     record = records_before
     for line in data.decode("utf-8").split("\n"):
         if not line.strip():
             continue
         try:
-            found = len(next(csv.reader([line.rstrip("\r")], delimiter=delimiter)))
+            found = len(next(csv.reader([line.rstrip("\r")], **dialect)))
         except (csv.Error, StopIteration):
             found = -1
         if found != width:

@@ -86,9 +86,9 @@ class Head:
         return split_header(self.lines[0]) if self.lines else ()
 
 
-def split_header(line: str) -> tuple[str, ...]:
-    """Column names of a header line: comma-separated, unquoted, trimmed, lower case."""
-    return tuple(name.strip().strip('"').strip().lower() for name in line.split(","))
+def split_header(line: str, delimiter: str = ",") -> tuple[str, ...]:
+    """Column names of a header line: split, unquoted, trimmed, lower case."""
+    return tuple(name.strip().strip('"').strip().lower() for name in line.split(delimiter))
 
 
 @dataclass(eq=False)
