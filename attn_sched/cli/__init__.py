@@ -15,7 +15,7 @@ INTERRUPTED_STATUS = 130
 
 # Name: (module, attribute, one line for --help).
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "clusters": ("attn_sched.cli.clusters", "clusters", "List and show cluster descriptions."),
+    "clusters": ("attn_sched.cli.clusters", "clusters", "List, show and convert cluster descriptions."),
     "compare": ("attn_sched.cli.compare", "compare", "Replay a trace under several policies and compare them."),
     "policies": ("attn_sched.cli.policies", "policies", "List the scheduling policies."),
     "simulate": ("attn_sched.cli.simulate", "simulate", "Replay a trace under one policy."),

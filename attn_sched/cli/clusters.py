@@ -1,9 +1,10 @@
-"""``attn-sched clusters``: which clusters there are, and what one consists of."""
+"""``attn-sched clusters``: which clusters there are, what one consists of, and descriptions from Slurm's files."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ def _chain(cluster: Cluster) -> str:
 
 @click.group("clusters")
 def clusters() -> None:
-    """List and show cluster descriptions."""
+    """List, show and convert cluster descriptions."""
 
 
 @clusters.command("list")
@@ -77,6 +78,69 @@ def show_cluster(name: str, png: str | None, as_json: bool) -> None:
     _print(cluster)
     if png is not None:
         click.echo(f"drawn to {png}")
+
+
+@clusters.command("convert")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="YAML file to write.")
+@click.option("--nodes", type=click.Path(path_type=Path), help="slurm.conf or gres.conf with the GPUs of each node.")
+@click.option("--gpus-per-node", type=int, metavar="N", help="GPUs of every node, instead of --nodes.")
+@click.option(
+    "--node-topology", type=click.Path(path_type=Path), help="What nvidia-smi topo -m prints on one of the nodes."
+)
+@click.option("--top", metavar="SWITCH", help="Take what is below this switch only.")
+@click.option("--num-nodes", type=int, metavar="N", help="How many nodes, where FILE is of one node [default: 1].")
+def convert_cluster(
+    file: Path,
+    out: Path,
+    nodes: Path | None,
+    gpus_per_node: int | None,
+    node_topology: Path | None,
+    top: str | None,
+    num_nodes: int | None,
+) -> None:
+    """Describe a cluster in YAML, from Slurm's topology.conf or from what nvidia-smi topo -m prints on a node.
+
+    The file has defaults for all links: check them. docs/clusters.md lists them.
+    """
+    from attn_sched.cluster.imported import describe_nodes, describe_slurm
+    from attn_sched.cluster.nodetopology import is_node_topology
+    from attn_sched.cluster.yamltext import write_description
+    from attn_sched.errors import InputError
+    from attn_sched.files import check_outputs
+
+    check_outputs(
+        {"out": out}, {"the file to convert": file, "the list of nodes": nodes, "the topology of a node": node_topology}
+    )
+    if is_node_topology(file):
+        given = {"nodes": nodes, "gpus-per-node": gpus_per_node, "node-topology": node_topology, "top": top}
+        for option, value in given.items():
+            if value is not None:
+                raise InputError("goes with a topology.conf", field=option, expected=f"--num-nodes N with {file}")
+        described = describe_nodes(file, 1 if num_nodes is None else num_nodes)
+    else:
+        if num_nodes is not None:
+            raise InputError("a topology.conf says how many nodes there are", field="num-nodes", expected="no count")
+        described = describe_slurm(file, nodes=nodes, gpus_per_node=gpus_per_node, node_topology=node_topology, top=top)
+    cluster = write_description(described, out)
+    _told(cluster, out, described.notes)
+
+
+def _told(cluster: Cluster, out: Path, notes: tuple[str, ...]) -> None:
+    """What was written, and what to know of it."""
+    from attn_sched.agents.limits import check_depth
+    from attn_sched.cluster.formatting import plural
+    from attn_sched.errors import InputError
+
+    nodes = len(cluster.vertices(cluster.node_level))
+    size = f"{plural(cluster.num_gpus, 'GPU')} in {plural(nodes, 'node')} ({_chain(cluster)})"
+    click.echo(f"{size} written to {out}; its links are defaults: check them")
+    for note in notes:
+        click.echo(note)
+    try:
+        check_depth(cluster)
+    except InputError as error:
+        click.echo(f"too deep for agents, rules will do: {error}")
 
 
 def _print(cluster: Cluster) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from attn_sched.cluster.textfiles import read_text
 from attn_sched.errors import InputError
-
-MAX_BYTES = 8 * 1024 * 1024  # no description of a cluster is longer; a trace given by mistake may be
 
 
 class Value:
@@ -110,23 +109,7 @@ def read_document(file: Path) -> Value:
         InputError: no such file, a directory, no permission, not text, not YAML, empty, more than one document.
     """
     expected = "a YAML file that describes a cluster"
-    try:
-        with file.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError("does not exist", file=file, expected=expected) from None
-    except IsADirectoryError:
-        raise InputError("is a directory", file=file, expected=expected) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot be read: {reason}", file=file, expected=expected) from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"is longer than {MAX_BYTES // 2**20} MiB", file=file, expected=expected)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError("is not UTF-8 text", file=file, row=line, expected=expected) from None
+    text = read_text(file, expected)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from attn_sched.cli import main
 from attn_sched.cluster import preset_names
+from tests.cluster.slurm import matrix
 
 
 def run(*arguments: str) -> Result:
@@ -91,3 +92,53 @@ def test_the_picture_replaces_no_description(tmp_path: Path) -> None:
         result = run("show", str(own), "--png", str(png))
         assert result.exit_code == 2 and say in result.stderr and result.stdout == ""
     assert own.read_text().startswith("levels") and [path.name for path in tmp_path.iterdir()] == ["own.png"]
+
+
+def test_convert(tmp_path: Path) -> None:
+    topology, nodes, topo = (tmp_path / name for name in ("topology.conf", "slurm.conf", "topo.txt"))
+    topology.write_text("SwitchName=s0 Nodes=tux[0-3]\nSwitchName=s1 Nodes=tux[4-7]\nSwitchName=t Switches=s[0-1]\n")
+    nodes.write_text("NodeName=tux[0-6] Gres=gpu:a100:4\nNodeName=tux7\n")
+    topo.write_text(matrix(4, lambda a, b: "NV4" if a // 2 == b // 2 else "SYS"))
+    out = tmp_path / "mine.yaml"
+    result = run("convert", str(topology), "--nodes", str(nodes), "--node-topology", str(topo), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    said = result.stdout.replace("\n", " ")
+    assert "28 GPUs in 7 nodes (gpu < nvlink < node < rack)" in said and "check them" in said
+    assert "Left out, without GPUs: 1 nodes (tux7)" in said
+    found = json.loads(run("show", str(out), "--json").stdout)
+    assert (found["gpus"], found["nodes"], found["gpu_types"]) == (28, 7, {"a100": 28})
+    assert run("convert", str(topo), "--num-nodes", "3", "--out", str(out)).exit_code == 0
+    assert json.loads(run("show", str(out), "--json").stdout)["gpus"] == 12
+
+
+def test_convert_says_when_agents_cannot_tell_the_levels_apart(tmp_path: Path) -> None:
+    topology = tmp_path / "topology.conf"
+    chain = "".join(f"SwitchName=s{at} Switches=s{at + 1}\n" for at in range(5)) + "SwitchName=s5 Nodes=tux[1-2]\n"
+    topology.write_text(chain)
+    result = run("convert", str(topology), "--gpus-per-node", "2", "--out", str(tmp_path / "deep.yaml"))
+    assert result.exit_code == 0 and "too deep for agents" in result.stdout
+
+
+def test_convert_mistakes_are_one_line_and_write_nothing(tmp_path: Path) -> None:
+    topology, topo = tmp_path / "topology.conf", tmp_path / "topo.txt"
+    topology.write_text("SwitchName=s0 Nodes=tux[0-3]\nSwitchName=s1 Nodes=tux[4-7]\n")
+    topo.write_text(matrix(4, lambda a, b: "SYS"))
+    out = ("--out", str(tmp_path / "mine.yaml"))
+    for arguments, part in (
+        ((str(topology), *out), "how many GPUs a node has"),
+        ((str(topology), "--gpus-per-node", "8", *out), "row 2: 2 switches are below no other"),
+        ((str(topology), "--gpus-per-node", "8", "--num-nodes", "2", *out), "num-nodes"),
+        ((str(topology), "--gpus-per-node", "x", *out), "not a valid integer"),
+        ((str(topology), "--top", "s0", "--nodes", str(topo), *out), "no node has GPUs"),
+        ((str(topo), "--gpus-per-node", "4", *out), "goes with a topology.conf"),
+        ((str(topo), "--num-nodes", "0", *out), "at least 1"),
+        ((str(tmp_path / "none.conf"), *out), "does not exist"),
+        ((str(tmp_path), *out), "is a directory"),
+        ((str(topology), "--gpus-per-node", "8", "--top", "s0"), "--out"),
+        ((str(topology), "--gpus-per-node", "8", "--top", "s0", "--out", str(topology)), "which it would replace"),
+        ((str(topo), "--out", str(tmp_path / "none" / "x.yaml")), "folder does not exist"),
+    ):
+        result = run("convert", *arguments)
+        assert result.exit_code == 2, result.output
+        assert part in result.stderr and len(result.stderr.splitlines()) == 1 and result.stdout == "", result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["topo.txt", "topology.conf"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attn_sched.errors import InputError
 from attn_sched.workload import ReadOptions, Trace, read_trace
-from attn_sched.workload.readers.sacct import COMMAND, Gpus, gres_gpus, seconds, tres_gpus
+from attn_sched.workload.readers.sacct import COMMAND, Gpus, node_gpus, seconds, tres_gpus
 from tests.workload import samples
 from tests.workload.test_readers import rows
 
@@ -205,11 +205,11 @@ def test_tres() -> None:
 
 
 def test_gres() -> None:
-    assert gres_gpus("gpu") == gres_gpus("gpu:1") == gres_gpus("gres/gpu:1") == Gpus(a_node=1)
-    assert gres_gpus("gpu:tesla") == Gpus(a_node=1, types="tesla")
-    assert gres_gpus("mps:100,PER_NODE:gpu:v100:4(S:0-1),gpu:k80:2") == Gpus(a_node=6, types="v100|k80")
-    assert gres_gpus("gpumem:4,craynetwork") == Gpus()
-    assert gres_gpus("gpu:a:b:c") is None
+    assert node_gpus("gpu") == node_gpus("gpu:1") == node_gpus("gres/gpu:1") == Gpus(a_node=1)
+    assert node_gpus("gpu:tesla") == Gpus(a_node=1, types="tesla")
+    assert node_gpus("mps:100,PER_NODE:gpu:v100:4(S:0-1),gpu:k80:2") == Gpus(a_node=6, types="v100|k80")
+    assert node_gpus("gpumem:4,craynetwork") == Gpus()
+    assert node_gpus("gpu:a:b:c") is None
 
 
 NEEDS = "Submit|State|JobID|ElapsedRaw|User|NNodes|AllocTRES"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attn_sched.errors import InputError
+from attn_sched.gres import gres_gpus
 from attn_sched.workload.readers.base import Reader, ReadOptions
 from attn_sched.workload.readers.csvtable import MISSING, Block, read_csv
 from attn_sched.workload.readers.simple import csv_builder
@@ -47,8 +48,6 @@ WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "S
 RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"})
 _TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,4}))?(?::(\d{1,4})(?:\.\d{1,9})?)?")
 _COUNT = re.compile(r"\d{1,9}")
-_PARENTHESES = re.compile(r"\([^)]*\)")
-_PER = re.compile(r"(?i)(?:per_(node|job):)?(?:gres[:/])?gpu(?:$|:)")
 
 T = TypeVar("T")
 
@@ -110,25 +109,17 @@ def tres_gpus(text: str) -> Gpus | None:
     return Gpus(total=total, types="|".join(name for name, count in typed.items() if count and name) or None)
 
 
-def gres_gpus(text: str) -> Gpus | None:
-    """GPUs of ``gpu:2``, ``gpu:v100:4(S:0-1)``, ``gres:gpu:2`` or ``PER_NODE:gpu:2``; None where a count is none."""
-    a_node = total = 0
-    types: list[str] = []
-    for part in _PARENTHESES.sub("", text).split(","):
-        match = _PER.match(part.strip())
-        if match is None:
-            continue
-        *kind, count = part.strip()[match.end() :].split(":")
-        if count and not _COUNT.fullmatch(count):
-            kind, count = [*kind, count], "1"
-        if len(kind) > 1:
-            return None
-        if (match.group(1) or "").lower() == "job":
-            total += int(count or 1)
-        else:
-            a_node += int(count or 1)
-        types += [name for name in kind if name and name not in types]
-    return Gpus(total=total, a_node=a_node, types="|".join(types) or None)
+def node_gpus(text: str) -> Gpus | None:
+    """GPUs of a list of generic resources; None where that is none."""
+    entries = gres_gpus(text)
+    if entries is None:
+        return None
+    types = dict.fromkeys(entry.gpu_type for entry in entries if entry.gpu_type is not None and entry.count)
+    return Gpus(
+        total=sum(entry.count for entry in entries if entry.per_job),
+        a_node=sum(entry.count for entry in entries if not entry.per_job),
+        types="|".join(types) or None,
+    )
 
 
 def _by_value(block: Block, name: str, parse: Callable[[str], T | None], expected: str) -> tuple[list[T], np.ndarray]:
@@ -253,7 +244,7 @@ class _Jobs:
             parse, expected = (
                 (tres_gpus, "a list such as cpu=8,gres/gpu=2")
                 if name.endswith("tres")
-                else (gres_gpus, "a list such as gpu:a100:2")
+                else (node_gpus, "a list such as gpu:a100:2")
             )
             parsed, codes = _by_value(block, name, parse, expected)
             parsed.append(Gpus())  # of missing cells
