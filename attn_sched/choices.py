@@ -12,6 +12,7 @@ from attn_sched.errors import InputError
 USERS = ("trace", "per-job", "synthetic")  # workload.users
 LOAD_BY = ("stretch", "thin")  # workload.load
 LATER = ("same", "steady")  # workload.load
+PARTS = ("train", "validation", "test")  # workload.windows
 FAMILIES = ("philly", "helios", "pai", "acme")  # workload.synthetic
 OVERSIZED = ("drop", "clip", "refuse")  # simulator.fit
 FAIRNESS = ("wait", "jain", "worst-user")  # agents.rewards

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attn_sched.choices import FAMILIES
+from attn_sched.choices import FAMILIES, PARTS
 from attn_sched.errors import InputError
 from attn_sched.files import check_outputs, check_target
 from attn_sched.progress import progress_bar
@@ -94,12 +94,18 @@ def info(file: Path, as_json: bool, column_map: str | None, format_name: str | N
 @traces.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Parquet file to write.")
+@click.option(
+    "--part",
+    type=click.Choice(PARTS),
+    help="Keep one part of the log, cut as training cuts it: learnt on, chosen by, or never read by it [default: all].",
+)
 @click.option("--draw-models", is_flag=True, help="Write the network drawn for every job into the model column.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the drawn networks.")
 @_reading_options
 def convert(
     file: Path,
     out: Path,
+    part: str | None,
     draw_models: bool,
     seed: int,
     column_map: str | None,
@@ -111,6 +117,10 @@ def convert(
 
     check_outputs({"out": out}, {"the log itself": file, "the table of throughputs": throughputs})
     trace = _read(file, column_map, format_name, throughputs)
+    if part is not None:
+        from attn_sched.workload.episodes import trace_period
+
+        trace = trace_period(trace, part)
     if draw_models:
         from attn_sched.workload.catalogue import record_models
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from attn_sched.choices import PARTS, check_choice
 from attn_sched.errors import InputError
 from attn_sched.workload.catalogue import config_fields, draw_configs
 from attn_sched.workload.estimates import MAX_SIGMA, with_estimates
 from attn_sched.workload.load import offered_load, scale_load
-from attn_sched.workload.windows import SPLIT, split, spread_windows, window
+from attn_sched.workload.trace import SCHEMA, Trace, later_epoch
+from attn_sched.workload.windows import cut_part, no_job_in_part, split_bounds, spread_windows, window
 from attn_sched.workload.workload import Workload, require_jobs
 
 SHORT_LOG = 5_000  # jobs; shorter logs are divided by job count, so that each part has jobs enough
 # Shares of the jobs of a short log. Half of it is for the test, which needs windows more than training does.
-SHORT_SPLIT = {"train": (0.0, 0.35), "validation": (0.35, 0.50), "test": (0.50, 1.0)}
+SHORT_SPLIT = dict(zip(PARTS, ((0.0, 0.35), (0.35, 0.50), (0.50, 1.0)), strict=True))
 LATER_WINDOWS = 4  # window lengths of jobs that keep arriving after a window of a part
 TRIES = 100  # draws of a window before a log is given up whose windows all are submitted at once
 MOST_EPISODE_JOBS = 1_000_000
@@ -33,15 +38,45 @@ def period(workload: Workload, part: str) -> Workload:
     Raises:
         InputError: the part is unknown or holds no job.
     """
-    jobs = len(workload)
-    if jobs >= SHORT_LOG or part not in SPLIT:
-        return split(workload, part)
+    check_choice(part, PARTS, "split", "part")
     require_jobs(workload, "split")
+    return cut_part(workload, part, period_bounds(workload.submit_s, part))
+
+
+def period_bounds(submit_s: np.ndarray, part: str) -> tuple[int, int]:
+    """The first job of a part and the one after its last; ``submit_s`` is sorted and holds at least one."""
+    jobs = len(submit_s)
+    if jobs >= SHORT_LOG:
+        return split_bounds(submit_s, part)
     low, high = SHORT_SPLIT[part]
-    lo, hi = round(low * jobs), round(high * jobs)
+    return round(low * jobs), round(high * jobs)
+
+
+def trace_period(trace: Trace, part: str) -> Trace:
+    """The jobs of one part of a log as a log of its own, cut where :func:`period` cuts.
+
+    Jobs of unknown duration, which no workload has, are left out before the cut. Time zero is the part's first job. The
+    source's name stays, so that what is drawn for a job (its network) is what is drawn for it in the whole log.
+
+    Raises:
+        InputError: the part is unknown or holds no job.
+    """
+    check_choice(part, PARTS, "part", "part")
+    known = trace.table.filter(pc.is_valid(trace.table["duration"]))
+    source = trace.provenance
+    if not len(known):
+        raise no_job_in_part(source.source, part)
+    submit = known["submit_time"].to_numpy()
+    lo, hi = period_bounds(submit, part)
     if lo >= hi:
-        raise InputError(f"its {part} part holds no job", file=workload.name, field="split", expected="a longer trace")
-    return workload.select(np.arange(lo, hi)).replace(info={"split": part})
+        raise no_job_in_part(source.source, part)
+    first = float(submit[lo])
+    at = SCHEMA.get_field_index("submit_time")
+    table = known.slice(lo, hi - lo).set_column(at, SCHEMA.field(at), pa.array(submit[lo:hi] - first))
+    dropped = Counter(source.dropped)
+    dropped += Counter({"unknown duration": len(trace) - len(known), f"not in the {part} part": len(known) - (hi - lo)})
+    epoch = None if source.epoch is None else later_epoch(source.epoch, first)
+    return Trace(table, replace(source, dropped=dict(dropped), epoch=epoch))
 
 
 def period_windows(

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +127,14 @@ def make_table(columns: Mapping[str, Any], rows: int) -> pa.Table:
         else:
             arrays.append(pa.array(value, item.type, from_pandas=item.nullable))
     return pa.table(arrays, schema=SCHEMA)
+
+
+def later_epoch(epoch: str, seconds: float) -> str | None:
+    """The ISO time so many seconds after another; None where that is no time."""
+    try:
+        return (datetime.fromisoformat(epoch) + timedelta(seconds=seconds)).isoformat()
+    except (ValueError, OverflowError):
+        return None
 
 
 def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:

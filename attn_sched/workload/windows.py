@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_sched.choices import PARTS, check_choice
 from attn_sched.errors import InputError
 from attn_sched.workload.workload import Workload, require_jobs
 
 # Shares of the time between the first and the last submission.
-SPLIT = {"train": (0.0, 0.60), "validation": (0.60, 0.75), "test": (0.75, 1.0)}
+SPLIT = dict(zip(PARTS, ((0.0, 0.60), (0.60, 0.75), (0.75, 1.0)), strict=True))
 
 
 def warm_up(first: int, last: int, warmup: int | None) -> int:
@@ -73,14 +74,33 @@ def split(workload: Workload, part: str) -> Workload:
     Raises:
         InputError: the part is unknown or holds no job.
     """
-    if part not in SPLIT:
-        raise InputError(f"unknown part {part!r}", field="split", expected=f"one of {', '.join(SPLIT)}")
+    check_choice(part, PARTS, "split", "part")
     require_jobs(workload, "split")
+    return cut_part(workload, part, split_bounds(workload.submit_s, part))
+
+
+def split_bounds(submit_s: np.ndarray, part: str) -> tuple[int, int]:
+    """The first job of a part by time and the one after its last; ``submit_s`` is sorted and holds at least one."""
     low, high = SPLIT[part]
-    start, span = workload.submit_s[0], workload.submit_s[-1] - workload.submit_s[0]
+    start, span = submit_s[0], submit_s[-1] - submit_s[0]
     # side="left" on both ends: a job on a border belongs to the later part, and none is lost or doubled.
-    lo = 0 if low == 0 else int(np.searchsorted(workload.submit_s, start + low * span, side="left"))
-    hi = len(workload) if high == 1 else int(np.searchsorted(workload.submit_s, start + high * span, side="left"))
+    lo = 0 if low == 0 else int(np.searchsorted(submit_s, start + low * span, side="left"))
+    hi = len(submit_s) if high == 1 else int(np.searchsorted(submit_s, start + high * span, side="left"))
+    return lo, hi
+
+
+def cut_part(workload: Workload, part: str, bounds: tuple[int, int]) -> Workload:
+    """The jobs ``lo .. hi-1`` of a workload as its part of that name.
+
+    Raises:
+        InputError: there are none.
+    """
+    lo, hi = bounds
     if lo >= hi:
-        raise InputError(f"its {part} part holds no job", file=workload.name, field="split", expected="a longer trace")
+        raise no_job_in_part(workload.name, part)
     return workload.select(np.arange(lo, hi)).replace(info={"split": part})
+
+
+def no_job_in_part(name: str, part: str) -> InputError:
+    """The error for a part without jobs (to be raised by the caller)."""
+    return InputError(f"its {part} part holds no job", file=name, field="split", expected="a longer trace")

@@ -76,6 +76,21 @@ def test_convert_with_a_map(tmp_path: Path) -> None:
     assert read_trace(out).table["duration"].to_pylist() == [5400.0]
 
 
+def test_convert_a_part(tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole.parquet", tmp_path / "last.parquet"
+    run("synth", "--family", "helios", "--jobs", "400", "--out", str(whole))
+    result = run("convert", str(whole), "--part", "test", "--out", str(out))
+    assert "200 jobs" in result.output and "200 not in the test part" in result.output
+    assert read_trace(out).table["job_id"].to_pylist() == read_trace(whole).table["job_id"].to_pylist()[200:]
+    assert json.loads(run("info", str(out), "--json").output)["dropped"] == {"not in the test part": 200}
+    assert run("convert", str(whole), "--part", "last", "--out", str(out)).exit_code == 2
+    short = tmp_path / "short.csv"
+    short.write_text("job_id,submit_time,num_gpus,duration\na,0,1,9\n")
+    with pytest.raises(InputError, match="its train part holds no job"):
+        run("convert", str(short), "--part", "train", "--out", str(out))
+    assert len(read_trace(out)) == 200
+
+
 def test_synth(tmp_path: Path) -> None:
     out = tmp_path / "x.parquet"
     result = run("synth", "--family", "acme", "--jobs", "300", "--seed", "2", "--out", str(out))

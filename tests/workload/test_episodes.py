@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attn_sched.choices import PARTS
 from attn_sched.errors import InputError
-from attn_sched.workload import SPLIT, Workload, build_workload, offered_load, synth
+from attn_sched.workload import (
+    SPLIT,
+    Trace,
+    Workload,
+    build_workload,
+    offered_load,
+    read_trace,
+    synth,
+    write_trace,
+)
 from attn_sched.workload.catalogue import CONFIGS
 from attn_sched.workload.episodes import (
     SHORT_LOG,
@@ -22,6 +35,7 @@ from attn_sched.workload.episodes import (
     EpisodeSpec,
     period,
     period_windows,
+    trace_period,
 )
 from attn_sched.workload.windows import spread_windows
 from tests.workload.make import make_workload
@@ -253,3 +267,39 @@ def test_drawing_is_quick(logs: list[Workload]) -> None:
         source.draw(generator)
         best = min(best, time.perf_counter() - began)
     assert best < 2e-3
+
+
+@pytest.mark.parametrize("jobs", [40, SHORT_LOG - 1, SHORT_LOG + 500])
+def test_a_part_of_a_trace_is_what_training_cuts(jobs: int, tmp_path: Path) -> None:
+    trace = synth("helios", jobs, seed=3)
+    duration = trace.numbers("duration").copy()
+    duration[::7] = np.nan  # what a log does not know no workload has
+    at = trace.table.schema.get_field_index("duration")
+    table = trace.table.set_column(at, trace.table.schema.field(at), pa.array(duration, from_pandas=True))
+    trace = Trace(table, replace(trace.provenance, source="mine.csv", epoch="2024-03-01T00:00:00", dropped={"x": 2}))
+    whole = build_workload(trace, seed=5)
+    ids: list[str] = []
+    for part in PARTS:
+        wanted = period(whole, part)
+        write_trace(trace_period(trace, part), tmp_path / "part.parquet")
+        again = read_trace(tmp_path / "part.parquet")
+        cut = build_workload(again, seed=5)
+        assert cut.job_id.tolist() == wanted.job_id.tolist()
+        assert cut.submit_s == pytest.approx(wanted.submit_s - wanted.submit_s[0])
+        for name in ("duration_s", "num_gpus", "model"):  # the networks drawn are the same ones too
+            assert (getattr(cut, name) == getattr(wanted, name)).all(), name
+        left_out = again.provenance.dropped
+        assert left_out["x"] == 2 and left_out["unknown duration"] == len(trace) - len(whole)
+        assert left_out[f"not in the {part} part"] == len(whole) - len(wanted)
+        assert len(again) + sum(left_out.values()) == again.provenance.rows_read + 2
+        start = datetime(2024, 3, 1) + timedelta(seconds=float(wanted.submit_s[0]))
+        assert again.provenance.epoch == start.isoformat()
+        ids += cut.job_id.tolist()
+    assert ids == whole.job_id.tolist()
+
+
+def test_no_part_of_a_trace() -> None:
+    with pytest.raises(InputError, match="unknown part 'last'"):
+        trace_period(synth("helios", 40, seed=3), "last")
+    with pytest.raises(InputError, match="its validation part holds no job"):
+        trace_period(synth("helios", 1, seed=3), "validation")

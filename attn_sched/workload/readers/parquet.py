@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from attn_sched.errors import InputError
 from attn_sched.workload.readers.base import Reader, ReadOptions
 from attn_sched.workload.readers.builder import TraceBuilder
 from attn_sched.workload.readers.source import Source, reading
-from attn_sched.workload.trace import METADATA_KEY, SCHEMA, Provenance, Trace
+from attn_sched.workload.trace import METADATA_KEY, SCHEMA, Provenance, Trace, later_epoch
 
 REQUIRED = ("job_id", "submit_time", "num_gpus")
 
@@ -91,15 +90,8 @@ def _read(source: Source, options: ReadOptions) -> Trace:
     first = float(numbers["submit_time"].min())
     if first > 0 and provenance.epoch is not None:
         # Somebody took jobs out of it: time zero is now a later job.
-        provenance = replace(provenance, epoch=_later(provenance.epoch, first))
+        provenance = replace(provenance, epoch=later_epoch(provenance.epoch, first))
     return Trace(trace.table, provenance)
-
-
-def _later(epoch: str, seconds: float) -> str | None:
-    try:
-        return (datetime.fromisoformat(epoch) + timedelta(seconds=seconds)).isoformat()
-    except (ValueError, OverflowError):
-        return None
 
 
 PARQUET_READER = Reader("parquet", "a trace written by this program", lambda h: h.data[:4] == b"PAR1", _read)
