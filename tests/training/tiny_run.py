@@ -48,9 +48,11 @@ def tiny_config(**changes: Any) -> TrainingConfig:
     return TrainingConfig().with_values({**VALUES, **given})
 
 
+def assignments() -> dict[str, str]:
+    """The same as ``--set`` takes them: key -> text."""
+    return {key: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for key, value in VALUES.items()}
+
+
 def arguments(*more: str) -> list[str]:
     """The same as options of ``attn-sched train``."""
-    texts = [
-        f"{key}={','.join(map(str, value)) if isinstance(value, tuple) else value}" for key, value in VALUES.items()
-    ]
-    return ["train", *(part for text in texts for part in ("--set", text)), *more]
+    return ["train", *(part for key, text in assignments().items() for part in ("--set", f"{key}={text}")), *more]
