@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from attn_sched.cli import main
 from attn_sched.cli.traces import traces
 from attn_sched.errors import InputError
 from attn_sched.workload import FAMILIES, read_trace
@@ -131,6 +132,28 @@ def test_outputs_replace_nothing_that_is_read(log: Path, tmp_path: Path) -> None
 def test_an_empty_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file is named"):
         run("info", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (
+            samples.SACCT.replace("Submit|", "Comment|"),
+            "has no column Submit; expected the output of: sacct --allusers",
+        ),
+        (samples.SACCT.replace("00:01:00|00:30:00", "soon|00:30:00"), "row 6, field 'elapsed': 'soon'"),
+        (samples.SACCT.partition("\n")[2], "row 1: has no header"),
+        (samples.SACCT.replace("gres/gpu", "gres/fpga"), "none of its 10 jobs can be used"),
+    ],
+)
+def test_a_broken_sacct_is_told_in_one_line(text: str, part: str, tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(text)
+    for arguments in (("info", str(path)), ("convert", str(path), "--out", str(tmp_path / "x.parquet"))):
+        result = CliRunner().invoke(main, ["traces", *arguments])
+        assert result.exit_code == 2 and result.stdout == ""
+        assert part in result.stderr and len(result.stderr.splitlines()) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["sacct.txt"]
 
 
 def test_info_counts_types_not_wishes(tmp_path: Path) -> None:

@@ -115,18 +115,24 @@ def kubernetes_jobs() -> dict:
 
 
 def kubernetes_pods() -> dict:
-    """A gang of two pods, and a pod of its own."""
+    """A gang of two pods, a pod of its own, and a gang of which one pod still runs."""
 
-    def pod(uid: str, owner: str | None, created: int, started: int, ended: int) -> dict:
-        finished = {"state": {"terminated": {"finishedAt": _stamp(ended)}}}
+    def pod(uid: str, owner: str | None, created: int, started: int, ended: int | None) -> dict:
+        finished = {"state": {"terminated": {"finishedAt": _stamp(ended)}} if ended is not None else {"running": {}}}
         owners = {"ownerReferences": [{"uid": owner}]} if owner is not None else {}
         return {
             "metadata": {"uid": uid, "namespace": "team-a", "creationTimestamp": _stamp(created), **owners},
             "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}, {"resources": {}}]},
-            "status": {"startTime": _stamp(started), "containerStatuses": [finished]},
+            "status": {
+                "phase": "Running" if ended is None else "Succeeded",
+                "startTime": _stamp(started),
+                "containerStatuses": [finished],
+            },
         }
 
-    return {"items": [pod("p-1", "b-1", 0, 4, 60), pod("p-2", "b-1", 1, 7, 61), pod("p-3", None, 9, 10, 20)]}
+    gang = [pod("p-1", "b-1", 0, 4, 60), pod("p-2", "b-1", 1, 7, 61)]
+    running = [pod("p-4", "b-2", 30, 31, 40), pod("p-5", "b-2", 30, 31, None)]
+    return {"items": [*gang, pod("p-3", None, 9, 10, 20), *running]}
 
 
 def build(folder: Path) -> Path:

@@ -84,7 +84,9 @@ def test_the_jobs_of_kubernetes(folder: Path) -> None:
     assert trace.provenance.dropped == {"no end time": 1, "zero GPUs": 1}
     assert trace.table["group"].to_pylist() == ["team-a"] * 2
     run(folder, block("kubectl get pods"))
-    assert jobs(read_trace(folder / "pods.parquet")) == [("b-1", 0.0, 54 * 60.0, 8), ("p-3", 540.0, 600.0, 4)]
+    trace = read_trace(folder / "pods.parquet")
+    assert jobs(trace) == [("b-1", 0.0, 54 * 60.0, 8), ("p-3", 540.0, 600.0, 4)]
+    assert trace.provenance.dropped == {"no end time": 1}
 
 
 def test_the_maps_take_what_the_commands_print(folder: Path) -> None:

@@ -325,3 +325,15 @@ def test_thousands_of_jobs_a_second(tmp_path: Path) -> None:
     trace = read_trace(path)
     assert len(trace) == trace.provenance.rows_read == 70_000
     assert time.process_time() - begin < 7  # ten thousand jobs a second at the least, whatever else the machine does
+
+
+def test_the_size_of_blocks_changes_nothing(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attn_sched.workload.readers import source
+
+    whole = load(samples.SACCT)
+    monkeypatch.setattr(source, "BLOCK_BYTES", 300)
+    parts = load(samples.SACCT)
+    assert parts.table.equals(whole.table) and parts.provenance == whole.provenance
+    with pytest.raises(InputError) as caught:  # beyond the steps that were passed over, in a later block
+        load(samples.SACCT.replace("cpu=4,gres/gpu=32,node=4|", "cpu=4,gres/gpu=-32,node=4|"))
+    assert (caught.value.row, caught.value.field) == (14, "reqtres")
