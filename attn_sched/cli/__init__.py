@@ -17,8 +17,10 @@ INTERRUPTED_STATUS = 130
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "clusters": ("attn_sched.cli.clusters", "clusters", "List, show and convert cluster descriptions."),
     "compare": ("attn_sched.cli.compare", "compare", "Replay a trace under several policies and compare them."),
+    "jobs": ("attn_sched.cli.jobs", "jobs", "List, show, follow and stop jobs on a Ray cluster."),
     "policies": ("attn_sched.cli.policies", "policies", "List the scheduling policies."),
     "simulate": ("attn_sched.cli.simulate", "simulate", "Replay a trace under one policy."),
+    "submit": ("attn_sched.cli.submit", "submit", "Run a command on a Ray cluster."),
     "traces": ("attn_sched.cli.traces", "traces", "Inspect, convert and synthesise traces."),
     "train": ("attn_sched.cli.train", "train", "Learn scheduling agents from logs."),
 }

@@ -61,9 +61,14 @@ def train(base: str | None, out: str | None, resume: bool, show: bool, as_json: 
     _train(config, out, resume, as_json)
 
 
+def missing_packages(*names: str) -> list[str]:
+    """Which of some packages are not installed. Nothing is imported to find out."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
 def _check_packages() -> None:
-    """Training wants more than a replay; say so where something is missing. Nothing is imported for that."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    """Training wants more than a replay; say so where something is missing."""
+    missing = missing_packages(*NEEDED)
     if missing:
         raise InputError(
             f"training needs {', '.join(missing)}", expected="pip install 'attentive-sched[train]' to have been run"
@@ -108,8 +113,10 @@ def _text(value: Any) -> str:
 def _train(config: TrainingConfig, out: str, resume: bool, as_json: bool) -> None:
     from attn_sched.training.curves import Reporter
     from attn_sched.training.pipeline import Run
+    from attn_sched.training.ray_address import cluster_address
     from attn_sched.training.run_folder import RunFolder
 
+    cluster_address()  # Ray is only needed at the end; that there is none to be had is said now
     report = Reporter(lambda line: click.echo(line, err=True))
     run = Run(config, RunFolder(out), resume=resume, command=command_line(), report=report)
     try:

@@ -24,6 +24,7 @@ from attn_sched.agents.spec import NetworkSpec
 from attn_sched.errors import InputError
 from attn_sched.training.learner import OPTIONS, LearnerOptions, SchedulingPPOLearner
 from attn_sched.training.modules import SPEC, module_spec
+from attn_sched.training.ray_address import OWN, cluster_address
 from attn_sched.training.runner import SOURCE, BatchedEnvRunner, BatchSource, ClusterSpaces
 from attn_sched.training.settings import PPOSettings
 
@@ -141,11 +142,19 @@ def build_config(settings: PPOSettings, spec: NetworkSpec, source: BatchSource) 
 
 
 @contextlib.contextmanager
-def ray_session(cpus: int | None = None) -> Iterator[None]:
+def ray_session(cpus: int | None = None, address: str | None = None) -> Iterator[None]:
     """Ray for the length of a block: started without dashboard and usage report, and shut down again whatever happens.
 
-    A Ray that runs already is used and left alone. Torch is told to use one thread: on cores that others want too, a
-    second one makes everything several times slower.
+    A Ray that this process uses already is used and left alone. A cluster that is named, or in whose job this process
+    runs (RAY_ADDRESS is set there), is connected to and goes on afterwards. Torch is told to use one thread: on cores
+    that others want too, a second one makes everything several times slower.
+
+    Args:
+        cpus: Of a Ray that is started; a cluster has its own.
+        address: Of a running cluster.
+
+    Raises:
+        InputError: the cluster cannot be connected to.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -154,11 +163,28 @@ def ray_session(cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    cluster = cluster_address(address)
+    if cluster is not None:
+        _connect(cluster)
+    else:
+        ray.init(address=OWN, num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    """Use a running cluster. Raises InputError."""
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(
+            f"the cluster at {address} cannot be used: {said}",
+            field="address",
+            expected=f"a running cluster of Ray {ray.__version__}, and its token in RAY_AUTH_TOKEN_PATH if it has one",
+        ) from error
 
 
 def network_spec(algorithm: PPO) -> NetworkSpec:
