@@ -12,8 +12,10 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numba
+from numba.core import caching
 from numba.core import config as _numba_config
 
 _ROOT = Path(__file__).resolve().parent
@@ -58,7 +60,30 @@ def _forget_old(base: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
+class ByContentLocator(caching.UserProvidedCacheLocator):
+    """Where a kernel of this package is cached: by its file's place in the package, not by where the package lies.
+
+    The folder's name stands for the text of all kernels, so a copy of the package elsewhere, as each job on a cluster
+    has one, uses what is compiled already.
+    """
+
+    def __init__(self, py_func: Any, py_file: str):
+        super().__init__(py_func, py_file)
+        room = Path(py_file).resolve().parent.relative_to(_ROOT)
+        self._cache_path = os.path.join(_numba_config.CACHE_DIR, *room.parts)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """A locator; None for other people's files, which numba's own locators take."""
+        return super().from_function(py_func, py_file) if Path(py_file).resolve().is_relative_to(_ROOT) else None
+
+
 _numba_config.CACHE_DIR = _cache_folder()
+if not _numba_config.CACHE_LOCATOR_CLASSES:
+    _own = f"{__name__}.{ByContentLocator.__qualname__}"
+    _numba_config.CACHE_LOCATOR_CLASSES = ",".join(
+        [_own, *(locator.__name__ for locator in caching.CacheImpl._locator_classes)]
+    )
 
 njit = numba.njit(cache=True, nogil=True, error_model="numpy")
 """Compile a kernel: cached on disk, releases the GIL, division by zero gives inf or nan as in numpy."""

@@ -6,6 +6,7 @@ numba crashed when it loaded recursive functions from its cache (its issue 6061)
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,33 @@ def test_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     assert second == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")} == files, "kernels were compiled anew"
     assert loading < compiling / 2
+
+
+SMALL = """
+import attn_sched
+from attn_sched.cluster import load_cluster
+from attn_sched.policies import simulate
+from tests.reference.shapes import make_jobs
+
+assert attn_sched.__file__.startswith({where!r}), attn_sched.__file__
+print(simulate(make_jobs([0.0, 1.0], [5.0, 6.0], [4, 8]), load_cluster("nodes:2x4"), "sjf+best-fit").finish_s.tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_copy_elsewhere_uses_what_is_compiled(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for package in ("attn_sched", "tests"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    said, files = [], []
+    for where in (ROOT, copy):
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(where)}
+        done = subprocess.run(
+            [sys.executable, "-c", SMALL.format(where=str(where))],
+            cwd=where, env=env, capture_output=True, text=True, timeout=280, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        said.append(done.stdout)
+        files.append({path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")})
+    assert said[0] == said[1]
+    assert files[0] and files[0] == files[1], "kernels were compiled anew"
