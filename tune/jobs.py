@@ -64,7 +64,8 @@ class JobState:
             return f"job {self.id} failed: its command ended with exit status {self.exit_code}"
         if self.status == "FAILED":
             return f"job {self.id} failed before its command began: {_last_line(self.message or 'nothing is known')}"
-        return f"job {self.id} {'was stopped' if self.status == 'STOPPED' else self.status.lower()}"
+        said = {"PENDING": "has not begun yet", "RUNNING": "is running", "STOPPED": "was stopped"}
+        return f"job {self.id} {said.get(self.status, self.status.lower())}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able form."""

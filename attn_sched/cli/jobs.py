@@ -15,6 +15,7 @@ from attn_sched.errors import InputError
 if TYPE_CHECKING:
     from tune.jobs import Jobs, JobState
 
+NEEDED = ("ray", "aiohttp", "requests")
 STOP_S = 90.0  # what a job is given to end, and some for the cluster to notice
 LONGEST_COMMAND = 70  # characters in the list
 
@@ -43,7 +44,7 @@ def cluster_options(command: F) -> F:
 
 def connect(address: str | None, token_file: str | None) -> Jobs:
     """The cluster's jobs. Raises InputError."""
-    missing = missing_packages("ray", "aiohttp")
+    missing = missing_packages(*NEEDED)
     if missing:
         raise InputError(
             f"jobs on a cluster need {', '.join(missing)}",
