@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -186,7 +187,7 @@ class Jobs:
         self.address = address
         self.token = token
         for name in _RAY_LOGGERS:
-            logging.getLogger(name).setLevel(logging.ERROR)
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say is said again in the one line
         headers = {"Authorization": f"Bearer {token.text}"} if token else None
         # Ray's client takes the environment's address, where there is one, over the one it is given.
         kept = {name: os.environ.pop(name) for name in ADDRESS_VARIABLES if name in os.environ}
@@ -265,14 +266,21 @@ class Jobs:
             InputError: the cluster refuses, or does not answer.
         """
         job = job or f"attn-{secrets.token_hex(4)}"
-        with self._one_line(job):
-            self._client.submit_job(
-                entrypoint=entrypoint,
-                submission_id=job,
-                runtime_env=dict(runtime_env),
-                entrypoint_num_cpus=cpus,
-                entrypoint_num_gpus=gpus,
-            )
+        try:
+            with self._one_line(job):
+                self._client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=job,
+                    runtime_env=dict(runtime_env),
+                    entrypoint_num_cpus=cpus,
+                    entrypoint_num_gpus=gpus,
+                )
+        except OSError as error:  # a full disk, a file that went away; nothing has been submitted
+            raise InputError(
+                f"the folder to send cannot be packed: {error.strerror or error}",
+                file=error.filename or tempfile.gettempdir(),
+                expected="room for an archive of it, where TMPDIR says",
+            ) from error
         return job
 
     def state(self, job: str) -> JobState:

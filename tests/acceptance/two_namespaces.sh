@@ -40,7 +40,7 @@ clean() {
         done
     done
     for name in "$WORKER" "$HEAD"; do
-        if ip netns list | grep -qw "^$name"; then ip netns del "$name"; fi
+        if [ -e "/run/netns/$name" ]; then ip netns del "$name"; fi
     done
 }
 
