@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from click.testing import CliRunner, Result
 from attn_sched.cli import main
 from attn_sched.cli.submit import job_command
 from attn_sched.errors import InputError
+from attn_sched.training.run_folder import RunFolder
 from tests.training.tiny_run import arguments
 from tests.tune.ray_cluster import Cluster, free_ports, ray_cluster, write_token
 
@@ -280,6 +282,45 @@ def test_a_training_as_a_job_leaves_its_run_folder(cluster: Cluster, tmp_path: P
     (line,) = [line for line in again.stdout.splitlines() if line.startswith("attn-sched: error:")]
     assert "--resume to go on" in line
     assert again.stderr.splitlines()[-1].endswith("failed: its command ended with exit status 2")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_training_that_is_stopped_writes_a_checkpoint_and_goes_on(cluster: Cluster) -> None:
+    folder = RunFolder(cluster.folder / "stopped")
+    given = ("--set", "ppo.total_decisions=100000", "--set", "checkpoint_every=1000", "--set", "validation.every=1000")
+    submitted = run("submit", *cluster.options, "--id", "training", "--no-wait", "--", "attn-sched",
+                    *arguments("--out", str(folder.path), "--set", "ppo.runners=1", *given))  # fmt: skip
+    assert submitted.exit_code == 0, submitted.output
+    deadline = time.monotonic() + 400
+    while not (folder.log.exists() and "iteration 3 " in folder.log.read_text()):
+        assert time.monotonic() < deadline, run("jobs", "logs", "training", *cluster.options).stdout
+        time.sleep(0.5)
+    assert run("jobs", "stop", "training", *cluster.options).stdout == "job training was stopped\n"
+    number = folder.last_checkpoint()
+    assert number is not None and number >= 3, "no checkpoint was written between the signal and the end"
+    assert f"train --resume --out {folder.path}" in run("jobs", "logs", "training", *cluster.options).stdout
+    resumed = run("submit", *cluster.options, "--id", "again", "--no-wait", "--", "attn-sched", "train", "--resume",
+                  "--out", folder.path)  # fmt: skip
+    assert resumed.exit_code == 0, resumed.output
+    while f"going on from the checkpoint after iteration {number}" not in folder.log.read_text():
+        assert time.monotonic() < deadline, run("jobs", "logs", "again", *cluster.options).stdout
+        time.sleep(0.5)
+    assert run("jobs", "stop", "again", *cluster.options).exit_code == 0
+
+
+@pytest.mark.slow
+def test_rays_own_command_does_the_same(cluster: Cluster) -> None:
+    """The line of docs/jobs.md, with the address of this cluster and the help of the training."""
+    text = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^ray (job submit .* -- .*)$", text, re.MULTILINE)
+    words = shlex.split(line.replace("http://head:8265", cluster.address))
+    words[words.index("train") + 1 :] = ["--show", "--config", "quick"]
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(cluster.token_file)}
+    done = subprocess.run([str(Path(sys.executable).with_name("ray")), *words], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\nname=quick\n" in done.stdout
 
 
 @pytest.mark.slow
