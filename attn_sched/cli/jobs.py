@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from attn_sched.cli import INTERRUPTED_STATUS
-from attn_sched.cli.train import missing_packages
-from attn_sched.errors import InputError
+from attn_sched.cli.packages import check_packages
 
 if TYPE_CHECKING:
     from tune.jobs import Jobs, JobState
@@ -44,12 +43,7 @@ def cluster_options(command: F) -> F:
 
 def connect(address: str | None, token_file: str | None) -> Jobs:
     """The cluster's jobs. Raises InputError."""
-    missing = missing_packages(*NEEDED)
-    if missing:
-        raise InputError(
-            f"jobs on a cluster need {', '.join(missing)}",
-            expected="pip install 'attentive-sched[train]' to have been run",
-        )
+    check_packages("jobs on a cluster need", NEEDED)
     from tune.jobs import Jobs, find_address, find_token
 
     token = find_token(token_file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attn_sched.cli.packages import check_packages
 from attn_sched.cli.replay_options import command_line
 from attn_sched.errors import InputError
 
@@ -52,27 +52,13 @@ def train(base: str | None, out: str | None, resume: bool, show: bool, as_json: 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if out is None and (resume or not show):
         raise InputError("no folder is named", field="out", expected="--out DIR")
-    _check_packages()
+    check_packages("training needs", NEEDED)
     config = _config(base, Path(out) if resume and out is not None else None, given)
     if show:
         click.echo("\n".join(f"{key}={_text(value)}" for key, value in config.flat().items()))
         return
     assert out is not None
     _train(config, out, resume, as_json)
-
-
-def missing_packages(*names: str) -> list[str]:
-    """Which of some packages are not installed. Nothing is imported to find out."""
-    return [name for name in names if importlib.util.find_spec(name) is None]
-
-
-def _check_packages() -> None:
-    """Training wants more than a replay; say so where something is missing."""
-    missing = missing_packages(*NEEDED)
-    if missing:
-        raise InputError(
-            f"training needs {', '.join(missing)}", expected="pip install 'attentive-sched[train]' to have been run"
-        )
 
 
 def _config(base: str | None, resumed: Path | None, given: dict[str, Any]) -> TrainingConfig:
