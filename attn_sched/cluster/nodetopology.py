@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from attn_sched.cluster.textfiles import read_text
@@ -44,9 +44,8 @@ class NodeTopology:
 
     node: Part
     levels: tuple[str, ...]  # those that the parts below the node have, nearest first
-    islands: dict[
-        str, tuple[tuple[int, ...], ...]
-    ]  # level -> the GPUs of each of its parts, as the matrix numbers them
+    # Level -> the GPUs of each of its parts, as the matrix numbers them.
+    islands: dict[str, tuple[tuple[int, ...], ...]]
 
 
 def is_node_topology(file: Path) -> bool:
@@ -145,18 +144,12 @@ def _rank(cell: str) -> int:
 
 def _joined(ranks: list[list[int]], most: int) -> tuple[tuple[int, ...], ...]:
     """Sets of GPUs joined by pairs of at most a rank, each in order, by their first GPU."""
-    parts: list[tuple[int, ...]] = []
-    left = list(range(len(ranks)))
-    while left:
-        part, waiting = {left[0]}, [left[0]]
-        while waiting:
-            gpu = waiting.pop()
-            near = [other for other in left if other not in part and ranks[gpu][other] <= most]
-            part.update(near)
-            waiting += near
-        parts.append(tuple(sorted(part)))
-        left = [gpu for gpu in left if gpu not in part]
-    return tuple(parts)
+    import networkx as nx
+
+    graph: nx.Graph = nx.Graph()
+    graph.add_nodes_from(range(len(ranks)))
+    graph.add_edges_from((a, b) for a, row in enumerate(ranks) for b in range(a) if row[b] <= most)
+    return tuple(sorted(tuple(sorted(part)) for part in nx.connected_components(graph)))
 
 
 def _links(row: Sequence[str]) -> int:
@@ -178,4 +171,4 @@ def _part(
         return Part(level, len(gpus), min(links[gpu] for gpu in gpus))
     below = [part for part in islands[levels[0]] if part[0] in gpus]
     parts = tuple(_part(levels[0], part, levels[1:], islands, links) for part in below)
-    return replace(Part(level, len(gpus)), parts=parts)
+    return Part(level, len(gpus), parts=parts)

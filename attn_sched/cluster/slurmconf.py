@@ -39,9 +39,11 @@ class Entry:
             names = expand(self.values[key])
         except ValueError as error:
             raise self.error(str(error), "a hostlist such as tux[0-7,12]", field=key) from None
-        if len(set(names)) < len(names):
-            double = next(name for at, name in enumerate(names) if name in names[:at])
-            raise self.error(f"names {double!r} twice", "each name once", field=key)
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise self.error(f"names {name!r} twice", "each name once", field=key)
+            seen.add(name)
         return names
 
 

@@ -110,29 +110,27 @@ def _parents(entries: dict[str, Entry]) -> dict[str, str]:
     return parents
 
 
-def _loop(name: str, parents: dict[str, str]) -> list[str]:
-    """The circle that is met on the way up from a switch; empty where the way ends."""
+def _way_up(name: str, parents: dict[str, str]) -> list[str]:
+    """The switches from one to the top; where they go round, up to the first that is met again, which ends it."""
     way = [name]
     seen = {name}
     while way[-1] in parents:
-        above = parents[way[-1]]
-        if above in seen:
-            return [*way[way.index(above) :], above]
-        way.append(above)
-        seen.add(above)
-    return []
+        way.append(parents[way[-1]])
+        if way[-1] in seen:
+            break
+        seen.add(way[-1])
+    return way
 
 
 def _check_ways_up(entries: dict[str, Entry], parents: dict[str, str]) -> None:
     for name, entry in entries.items():
-        loop = _loop(name, parents)
-        if loop:
-            raise entries[loop[0]].error(f"the switches {' < '.join(loop[:12])} go round in a circle", "a tree")
-        height, at = 1, name
-        while at in parents:
-            height, at = height + 1, parents[at]
-        if height > MAX_HEIGHT:
-            raise entry.error(f"switch {name!r} has {height - 1} others above it", f"at most {MAX_HEIGHT} levels")
+        way = _way_up(name, parents)
+        met = way.index(way[-1])
+        if met < len(way) - 1:
+            circle = " < ".join(way[met:][:12])
+            raise entries[way[met]].error(f"the switches {circle} go round in a circle", "a tree")
+        if len(way) > MAX_HEIGHT:
+            raise entry.error(f"switch {name!r} has {len(way) - 1} others above it", f"at most {MAX_HEIGHT} levels")
 
 
 def _grow(name: str, entries: dict[str, Entry]) -> Switch:

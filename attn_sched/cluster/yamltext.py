@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,7 +89,7 @@ class Description:
 
     def text(self, name: str | None = None) -> str:
         """The file."""
-        lines = [*_comments(self.comments)]
+        lines = _comments(self.comments)
         lines += _comments(
             [
                 "CHECK THE LINKS: every figure under 'links' is a default, not measured and not read from anywhere. "
@@ -113,15 +114,19 @@ def scalar(text: str) -> str:
     return yaml.safe_dump(text, width=1 << 20).split("\n", 1)[0]
 
 
-def _comments(paragraphs: Sequence[str]) -> Iterator[str]:
-    for paragraph in paragraphs:
-        line = "#"
-        for word in paragraph.split():
-            if len(line) + 1 + len(word) > WIDTH and line != "#":
-                yield line
-                line = "#"
-            line += f" {word}"
-        yield line
+def _comments(paragraphs: Sequence[str]) -> list[str]:
+    return [
+        line
+        for paragraph in paragraphs
+        for line in textwrap.wrap(
+            paragraph,
+            WIDTH,
+            initial_indent="# ",
+            subsequent_indent="# ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
 
 
 def write_description(description: Description, out: str | os.PathLike[str]) -> Cluster:

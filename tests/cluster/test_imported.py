@@ -333,6 +333,7 @@ MISTAKES: dict[str, tuple[str, int | None, str]] = {
     "several tops": (LEAVES, 2, "2 switches are below no other: s0, s1"),
     "node twice": (TREE.replace("tux[4-7]", "tux[3-7]"), 2, "node 'tux3' is below 's0' (row 1) too"),
     "node twice here": ("SwitchName=s0 Nodes=tux[0-3],tux2\n", 1, "names 'tux2' twice"),
+    "node twice, of very many": ("SwitchName=s0 Nodes=tux[0-99999],tux99999\n", 1, "names 'tux99999' twice"),
     "no hostlist": ("SwitchName=s0 Nodes=tux[0-\n", 1, "brackets"),
     "backwards": ("SwitchName=s0 Nodes=tux[3-0]\n", 1, "runs backwards"),
     "a name": ("SwitchName=s0 Nodes=tux/1\n", 1, "'tux/1' cannot name a vertex"),
